@@ -1,0 +1,1 @@
+// Stands here until lib/Schedule lands.

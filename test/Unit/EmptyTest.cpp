@@ -1,0 +1,1 @@
+// Stands here until the tests of lib/Schedule land.
