@@ -1,0 +1,48 @@
+//===- Layout.h - shared memory of a block ----------------------*- C++ -*-===//
+//
+// Rings of shared tiles in declaration order, mbarriers behind them:
+//
+//   | ring 0 | ring 1 | ... | full, empty of ring 0's slots | of ring 1's | ... |
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FLASH_SCHEDULE_LAYOUT_H
+#define FLASH_SCHEDULE_LAYOUT_H
+
+#include "flash/Schedule/Machine.h"
+
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace flash::schedule {
+
+/// Slots of 128-byte swizzled panels begin at multiples of this.
+inline constexpr int64_t ringAlign = 1024;
+inline constexpr int64_t barrierBytes = 8;
+
+struct RingNeed {
+  std::string name;
+  int64_t bytes;             ///< of one slot
+  int64_t align = ringAlign; ///< of the ring and each slot
+  int64_t stages = 1;
+  bool barriers = true;   ///< full and empty mbarriers for each slot
+  std::string alias = {}; ///< name of an earlier ring whose bytes it reuses
+};
+
+struct BlockLayout {
+  std::vector<int64_t> offsets;   ///< byte of slot 0, one per ring
+  std::vector<int64_t> slotBytes; ///< from one slot to the next
+  std::vector<int64_t>
+      barrierOffsets; ///< slot 0's full barrier, then all full, then all empty; -1: none
+  int64_t sharedBytes;
+};
+
+/// The layout, or the sentence why there is none.
+std::variant<BlockLayout, std::string> layOut(std::span<const RingNeed> rings,
+                                              const Machine &machine);
+
+} // namespace flash::schedule
+
+#endif // FLASH_SCHEDULE_LAYOUT_H

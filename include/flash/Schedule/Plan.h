@@ -1,0 +1,123 @@
+//===- Plan.h - from a problem to a plan ------------------------*- C++ -*-===//
+//
+// makePlan answers four questions in this order: how large is a tile, which mask is it really, are
+// the keys split, in which order do tiles run. Every answer carries its reason. What a caller fixed
+// by hand is kept and checked.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FLASH_SCHEDULE_PLAN_H
+#define FLASH_SCHEDULE_PLAN_H
+
+#include "flash/Schedule/BlockRange.h"
+#include "flash/Schedule/Layout.h"
+#include "flash/Schedule/Tile.h"
+#include "flash/Schedule/WorkOrder.h"
+
+namespace flash::schedule {
+
+/// A size that is only known at run time.
+inline constexpr int64_t unknown = -1;
+
+struct Problem {
+  Target target = Target::cpu;
+  ElementType element = ElementType::f32;
+  int64_t headSize = 0, headSizeV = 0;
+  MaskRequest mask;
+  bool softcap = false;
+  bool sink = false; ///< a learnable logit per query head
+  int64_t batch = unknown, heads = unknown, kvHeads = unknown;
+  int64_t lenQ = unknown, lenK = unknown;
+  int64_t numSplits = 0;            ///< 0: the planner's choice
+  std::optional<bool> packGqa = {}; ///< none: the planner's choice
+  int64_t sms = 0;                  ///< 0: the machine table's; on the cpu, worker threads
+  /// Query heads of a KV head where heads are unknown but their ratio is not; 0 asks heads.
+  int64_t group = 0;
+};
+
+/// How K and V reach shared memory.
+enum class Transfer { tma, gather };
+
+std::string_view transferName(Transfer transfer);
+std::optional<Transfer> parseTransfer(std::string_view name);
+
+/// Why each decision fell as it did; one sentence fragment each.
+struct Reasons {
+  std::string mask, tile, packGqa, splits, order;
+};
+
+struct Plan {
+  Mask mask;
+  int64_t tileM = 0, tileN = 0;
+  int64_t headTile = 0, headTileV = 0; ///< padded head sizes
+  int64_t stages = 1;
+  int64_t consumers = 1;
+  SplitBy splitBy = SplitBy::rows;
+  int64_t producerRegisters = 0, consumerRegisters = 0; ///< a thread; 0: no register roles
+  bool pvFromRegisters = true, overlap = false, earlyWait = false;
+  bool packGqa = false;
+  int64_t group = 1; ///< query heads that share a tile: 1 unless packed
+  int64_t splits = 1;
+  WorkOrder order = WorkOrder::fixed;
+  int64_t l2Section = 0; ///< (batch, head) pairs; 0: from the lengths at run time
+  bool persistent = true;
+  bool stealing = false; ///< tiles from an atomic counter instead of a static stride
+  Transfer transfer = Transfer::tma;
+  int64_t sharedBytes = 0; ///< of a block, mbarriers included; 0 on the cpu
+  int64_t threads = 1;     ///< of a block
+  Reasons reasons;
+};
+
+/// What a caller fixed by hand.
+struct PlanOverrides {
+  std::optional<int64_t> tileM, tileN, stages, consumers, producerRegisters, consumerRegisters;
+  std::optional<SplitBy> splitBy;
+  std::optional<bool> pvFromRegisters, overlap, earlyWait, packGqa, persistent, stealing;
+  std::optional<int64_t> splits, l2Section;
+  std::optional<WorkOrder> order;
+  std::optional<Transfer> transfer;
+};
+
+/// Why there is no plan. `notBuilt` is right input for which this build has no kernel.
+struct Refusal {
+  enum Kind { invalid, notBuilt } kind;
+  std::string sentence;
+};
+
+/// The sentence for a problem that no target computes: head sizes, heads, mask, element type,
+/// sizes.
+std::optional<std::string> whyNotProblem(const Problem &problem);
+
+std::variant<Plan, Refusal> makePlan(const Problem &problem, const PlanOverrides &overrides = {});
+
+/// The sentence for a plan the machine cannot run or that does not fit the problem.
+std::optional<std::string> whyNot(const Plan &plan, const Problem &problem);
+
+/// The shared tiles a plan needs on a GPU, in declaration order: q, k, v.
+std::vector<RingNeed> ringsOf(const Plan &plan, ElementType element);
+
+/// The plan's tile as the tile table would hold it.
+Tile tileOf(const Plan &plan);
+
+//===----------------------------------------------------------------------===//
+// A plan with run-time sizes
+//===----------------------------------------------------------------------===//
+
+/// All sizes must be known. `section` is the plan's, or from the lengths.
+WorkShape<int64_t> workShapeOf(const Plan &plan, const Problem &problem);
+
+/// Blocks to launch: every tile, or at most one block an SM where persistent.
+int64_t gridOf(const Plan &plan, const Problem &problem);
+
+/// True when every size that planning can use is known.
+bool sizesKnown(const Problem &problem);
+
+/// problem.sms, or the machine table's.
+int64_t smsOf(const Problem &problem);
+
+/// Query heads of a KV head, or `unknown`.
+int64_t groupOf(const Problem &problem);
+
+} // namespace flash::schedule
+
+#endif // FLASH_SCHEDULE_PLAN_H

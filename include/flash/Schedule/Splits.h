@@ -1,0 +1,31 @@
+//===- Splits.h - into how many parts the keys are split --------*- C++ -*-===//
+
+#ifndef FLASH_SCHEDULE_SPLITS_H
+#define FLASH_SCHEDULE_SPLITS_H
+
+#include <cstdint>
+
+namespace flash::schedule {
+
+inline constexpr int64_t defaultMaxSplits = 128;
+
+struct SplitQuestion {
+  int64_t tiles;       ///< batch * heads (KV heads when packed) * mTiles
+  int64_t mTiles;      ///< query tiles of one head
+  int64_t nTiles;      ///< key tiles that one query tile can load
+  int64_t kvHeadBytes; ///< keys and values of one KV head
+  int64_t sms;
+  bool causalOrLocal;
+  int64_t maxSplits = defaultMaxSplits;
+};
+
+/// The smallest number of splits that fills the machine nearly as well as any (at least 1).
+int64_t numSplits(const SplitQuestion &question);
+
+/// Key tiles one query tile can load: all, or at most what a window of known sides spans.
+int64_t reachableKeyTiles(int64_t lenK, int64_t windowLeft, int64_t windowRight, int64_t tileM,
+                          int64_t tileN);
+
+} // namespace flash::schedule
+
+#endif // FLASH_SCHEDULE_SPLITS_H

@@ -1,0 +1,124 @@
+//===- WorkOrder.h - in which order tiles run -------------------*- C++ -*-===//
+//
+// An order is a bijection from the ordinals 0 .. tiles-1 to (m tile, head, batch, split). Who takes
+// which ordinal (a grid index, a static stride, an atomic counter) is the launcher's business.
+// Ordinals from tiles on are no work.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FLASH_SCHEDULE_WORKORDER_H
+#define FLASH_SCHEDULE_WORKORDER_H
+
+#include "flash/Schedule/Int.h"
+
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace flash::schedule {
+
+enum class WorkOrder {
+  single,        ///< one tile a block, from the block index; natural order
+  fixed,         ///< natural order, persistent; printed "static"
+  dynamic,       ///< longest first inside L2 sections
+  varlenDynamic, ///< the same per sequence, found through prefix sums
+  backwardLpt,   ///< key tiles ascending inside L2 sections: under causal the longest first
+  backwardSpt    ///< key tiles descending: the order a deterministic dQ is summed in
+};
+
+inline constexpr WorkOrder allWorkOrders[] = {WorkOrder::single,      WorkOrder::fixed,
+                                              WorkOrder::dynamic,     WorkOrder::varlenDynamic,
+                                              WorkOrder::backwardLpt, WorkOrder::backwardSpt};
+
+/// "single", "static", "dynamic", "varlen_dynamic", "backward_lpt", "backward_spt".
+std::string_view orderName(WorkOrder order);
+std::optional<WorkOrder> parseOrder(std::string_view name);
+
+/// The box of tiles. `heads` are KV heads when queries are packed. `section` counts the (batch,
+/// head) pairs that share the L2 cache; natural orders ignore it.
+template <class I> struct WorkShape {
+  I mTiles, heads, batch, splits, section;
+};
+
+template <class I> I tilesOf(const WorkShape<I> &shape) {
+  return shape.mTiles * shape.heads * shape.batch * shape.splits;
+}
+
+template <class I> struct Work {
+  I m, head, batch, split;
+};
+
+/// The tile of ordinal t, 0 <= t < tilesOf(shape). Closed form, so not for varlenDynamic, which
+/// needs the tables of its sequences (varlenWorkAt) and is answered as `dynamic` would be: that is
+/// what it is where all sequences are equal.
+template <class I> Work<I> workAt(WorkOrder order, I t, const WorkShape<I> &shape) {
+  switch (order) {
+  case WorkOrder::single:
+  case WorkOrder::fixed: {
+    I column = floorDiv(t, shape.mTiles), head = floorDiv(column, shape.splits);
+    return {remainder(t, shape.mTiles), remainder(head, shape.heads), floorDiv(head, shape.heads),
+            remainder(column, shape.splits)};
+  }
+  case WorkOrder::dynamic:
+  case WorkOrder::varlenDynamic:
+  case WorkOrder::backwardLpt:
+  case WorkOrder::backwardSpt:
+    break;
+  }
+  I perPair = shape.mTiles * shape.splits;
+  I perSection = shape.section * perPair;
+  I firstPair = floorDiv(t, perSection) * shape.section;
+  I pairs = min(shape.section, shape.heads * shape.batch - firstPair); // the last may be smaller
+  I inSection = remainder(t, perSection);
+  I pair = firstPair + remainder(inSection, pairs);
+  I column = floorDiv(inSection, pairs);
+  I m = remainder(column, shape.mTiles);
+  if (order != WorkOrder::backwardLpt)
+    m = shape.mTiles - int64_t(1) - m;
+  return {m, remainder(pair, shape.heads), floorDiv(pair, shape.heads),
+          floorDiv(column, shape.mTiles)};
+}
+
+/// (batch, head) pairs of an L2 section in the forward: the largest power of two whose keys and
+/// values fit the section budget; times `group` unless packed; all `pairs` without keys.
+int64_t keySection(int64_t lenK, int64_t headSize, int64_t headSizeV, int64_t elementBytes,
+                   int64_t group, bool packed, int64_t pairs);
+/// The same in the backward, where Q, dO and the f32 dQ accumulator of a head are shared.
+int64_t querySection(int64_t lenQ, int64_t headSize, int64_t headSizeV, int64_t elementBytes,
+                     int64_t pairs);
+
+/// What the varlen preparation knows of one sequence.
+struct VarlenSequence {
+  int64_t index;   ///< batch entry
+  int64_t mTiles;  ///< query tiles, of packed rows when packed
+  int64_t nTiles;  ///< key tiles
+  int64_t splits;  ///< its own number of splits
+  int64_t section; ///< heads that share the L2 cache
+};
+
+struct VarlenProblem {
+  int64_t tileM, tileN;
+  int64_t heads; ///< KV heads when packed
+  int64_t group;
+  bool packed;
+  int64_t headSize, headSizeV, elementBytes;
+  int64_t sms, maxSplits;
+};
+
+/// Splits and sections of every sequence, the most work first. Lengths count queries and keys in
+/// use.
+std::vector<VarlenSequence> prepareVarlen(const VarlenProblem &problem,
+                                          std::span<const int64_t> lengthsQ,
+                                          std::span<const int64_t> lengthsK);
+
+/// prefix[i] = tiles of the first i sequences; one entry more than sequences.
+std::vector<int64_t> varlenPrefix(std::span<const VarlenSequence> sequences, int64_t heads);
+
+/// The tile of ordinal t; nothing past the last.
+std::optional<Work<int64_t>> varlenWorkAt(int64_t t, std::span<const VarlenSequence> sequences,
+                                          std::span<const int64_t> prefix, int64_t heads);
+
+} // namespace flash::schedule
+
+#endif // FLASH_SCHEDULE_WORKORDER_H
