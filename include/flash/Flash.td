@@ -1,12 +1,172 @@
+//===- Flash.td - what is computed: attention and combine -----------------===//
+//
+// The dialect says *what*: operands, mask, target. How it is done is written
+// into `#flash.plan` by the planning passes, where everybody can read it.
+//
+//===----------------------------------------------------------------------===//
 #ifndef FLASH_TD
 #define FLASH_TD
 
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/EnumAttr.td"
 include "mlir/IR/OpBase.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
 
 def Flash_Dialect : Dialect {
   let name = "flash";
   let cppNamespace = "::flash";
-  let summary = "What attention computes";
+  let summary = "Attention, said once";
+  let description = [{
+    `flash.attention` computes `softmax(scale * q @ k^T, mask) @ v` row by row and the logarithm of the
+    softmax denominator; `flash.combine` joins partial results over disjoint sets of keys.
+
+    *Rationale.* The mask is an attribute and not an operand, because the blocks a kernel may skip follow
+    from it. The plan is an attribute and not a pass option, because a decision that stands in the IR can
+    be read, written by hand, kept, checked and tested.
+  }];
+  let useDefaultAttributePrinterParser = 1;
+  let hasOperationAttrVerify = 0;
+}
+
+//===----------------------------------------------------------------------===//
+// Attributes
+//===----------------------------------------------------------------------===//
+
+class Flash_Attr<string n, string mnem, string text> : AttrDef<Flash_Dialect, n> {
+  let mnemonic = mnem;
+  let summary = text;
+  let genVerifyDecl = 1;
+  let hasCustomAssemblyFormat = 1;
+}
+
+def Flash_MaskAttr : Flash_Attr<"Mask", "mask", "which keys a query sees, bottom-right aligned"> {
+  let description = [{
+    With `offset = Sk - Sq`: `dense` shows every key; `causal` keys `j <= i + offset`; `local` keys
+    `i + offset - left <= j <= i + offset + right` (a bound left out is unbounded), of the query's own chunk
+    of `chunk` keys if `chunk` is given, and besides them the first `sink_tokens` keys as far as the right
+    bound allows.
+
+    Example: `#flash.mask<local, left = 256, right = 0, sink_tokens = 4>`.
+  }];
+  let parameters = (ins "::flash::schedule::MaskKind":$kind, "int64_t":$left, "int64_t":$right,
+                        "int64_t":$chunk, "int64_t":$sinkTokens);
+  let builders = [AttrBuilder<(ins "::flash::schedule::Mask":$mask), [{
+    return $_get($_ctxt, mask.kind, mask.left, mask.right, mask.chunk, mask.sinkTokens);
+  }]>];
+  let extraClassDeclaration = [{
+    /// The same mask as the planner's library knows it.
+    ::flash::schedule::Mask mask() const;
+  }];
+}
+
+def Flash_TargetAttr : Flash_Attr<"Target", "target", "the machine to compile for"> {
+  let description = "One of `cpu`, `sm_80`, `sm_86`, `sm_89`, `sm_90a`. Example: `#flash.target<\"sm_90a\">`.";
+  let parameters = (ins StringRefParameter<>:$name);
+  let extraClassDeclaration = "::flash::schedule::Target target() const;";
+}
+
+def Flash_PlanAttr : Flash_Attr<"Plan", "plan", "how the op is done: the planner's decisions, by name"> {
+  let description = [{
+    A field that a hand writes is kept and checked; a field left out is filled by the pass that decides it.
+
+    | field | decides |
+    | --- | --- |
+    | `tile = [M, N]` | query rows and keys of a tile |
+    | `stages` | slots of the K and of the V ring |
+    | `consumers`, `registers = [producer, consumer]` | roles of a block |
+    | `split_by` | what the consumers split: `"rows"` or `"columns"` of V |
+    | `overlap` | the next QK product runs beside this tile's softmax and PV |
+    | `pack_gqa` | the query heads of one KV head are rows of one tile |
+    | `splits` | over how many parts the keys are split |
+    | `order` | in which order blocks take tiles |
+    | `roles`, `skip_blocks`, `pipeline_loads` | passes that may be switched off |
+    | `why` | a reason for each decision, by field |
+
+    Example: `#flash.plan<tile = [128, 128], stages = 2>`.
+  }];
+  let parameters = (ins "::mlir::DictionaryAttr":$fields);
+  let extraClassDeclaration = [{
+    ::std::optional<int64_t> getInt(::llvm::StringRef field) const;
+    ::std::optional<bool> getFlag(::llvm::StringRef field) const;
+    ::std::optional<::llvm::StringRef> getText(::llvm::StringRef field) const;
+    /// `field[index]` of an array field.
+    ::std::optional<int64_t> getInt(::llvm::StringRef field, unsigned index) const;
+    /// This plan with `field` set, and with the reason for it if there is one.
+    PlanAttr with(::llvm::StringRef field, ::mlir::Attribute value, ::llvm::StringRef why = {}) const;
+  }];
+}
+
+//===----------------------------------------------------------------------===//
+// Operations
+//===----------------------------------------------------------------------===//
+
+def TensorOrMemRef : AnyTypeOf<[AnyRankedTensor, AnyMemRef], "tensor or memref">;
+
+class Flash_Op<string mnem, list<Trait> traits = []> : Op<Flash_Dialect, mnem, traits> { let hasVerifier = 1; }
+
+def Flash_AttentionOp : Flash_Op<"attention",
+    [AttrSizedOperandSegments, DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+  let summary = "softmax(scale * q k^T) v and the logarithm of its denominator";
+  let description = [{
+    | operand | shape | element |
+    | --- | --- | --- |
+    | q | `B x Sq x Hq x D` | f16, bf16, f32 (cpu) |
+    | k | `B x Sk x Hkv x D`, `Hq % Hkv = 0` | as q |
+    | v | `B x Sk x Hkv x Dv` | as q |
+    | sink | `Hq` | f32, a logit that joins the denominator only |
+    | o | `B x Sq x Hq x Dv` | as q |
+    | lse | `B x Hq x Sq` | f32, natural logarithm |
+
+    `scale` defaults to `1/sqrt(D)`; with `softcap c` a score is `c * tanh(s / c)`. Over tensors the results
+    are o and, if wanted, lse; over memrefs both are written to `outs`. A row that sees no key gives 0 and
+    -inf. With o of rank 5 (`splits x B x Sq x Hq x Dv`, f32) and lse of rank 4, split s of the keys writes
+    its own normalised part: what `flash-split-kv` makes and `flash.combine` joins.
+
+    ```mlir
+    %o, %lse = flash.attention %q, %k, %v by #flash.mask<causal>
+        : tensor<?x?x16x128xbf16>, tensor<?x?x4x128xbf16>, tensor<?x?x4x128xbf16>
+        -> tensor<?x?x16x128xbf16>, tensor<?x16x?xf32>
+    ```
+  }];
+  let arguments = (ins TensorOrMemRef:$q, TensorOrMemRef:$k, TensorOrMemRef:$v, Optional<TensorOrMemRef>:$sink,
+                       Optional<F32>:$scale, Optional<F32>:$softcap, Variadic<AnyMemRef>:$outs,
+                       Flash_MaskAttr:$mask, OptionalAttr<Flash_TargetAttr>:$target, OptionalAttr<Flash_PlanAttr>:$plan);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = [{
+    $q `,` $k `,` $v (`sink` `(` $sink^ `:` type($sink) `)`)? (`scale` $scale^)? (`softcap` $softcap^)?
+    (`outs` `(` $outs^ `:` type($outs) `)`)? `by` $mask attr-dict
+    `:` type($q) `,` type($k) `,` type($v) (`->` type($results)^)?
+  }];
+  let extraClassDeclaration = [{
+    /// The type of o (and of lse, or null): a result's or an out's.
+    ::mlir::ShapedType getOutputType();
+    ::mlir::ShapedType getLseType();
+    bool isPartial() { return getOutputType().getRank() == 5; }
+  }];
+}
+
+def Flash_CombineOp : Flash_Op<"combine", [DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+  let summary = "joins attention over disjoint sets of keys";
+  let description = [{
+    `lse = log sum_s exp(lse_partial[s])`, `o = sum_s exp(lse_partial[s] - lse) * o_partial[s]`; a part that saw
+    no key (lse -inf) is neutral. o_partial: `splits x B x Sq x Hq x Dv` f32; lse_partial: `splits x B x Hq x Sq` f32.
+
+    ```mlir
+    %o, %lse = flash.combine %op, %lp : tensor<3x?x?x16x128xf32>, tensor<3x?x16x?xf32>
+        -> tensor<?x?x16x128xbf16>, tensor<?x16x?xf32>
+    ```
+  }];
+  let arguments = (ins TensorOrMemRef:$o_partial, TensorOrMemRef:$lse_partial, Variadic<AnyMemRef>:$outs,
+                       OptionalAttr<Flash_TargetAttr>:$target, OptionalAttr<Flash_PlanAttr>:$plan);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = [{
+    $o_partial `,` $lse_partial (`outs` `(` $outs^ `:` type($outs) `)`)? attr-dict
+    `:` type($o_partial) `,` type($lse_partial) (`->` type($results)^)?
+  }];
+  let extraClassDeclaration = [{
+    ::mlir::ShapedType getOutputType();
+    ::mlir::ShapedType getLseType();
+  }];
 }
 
 #endif // FLASH_TD

@@ -1,6 +1,125 @@
+//===- Passes.td - from an attention op to a kernel, decision by decision -===//
 #ifndef FLASH_PASSES_TD
 #define FLASH_PASSES_TD
 
 include "mlir/Pass/PassBase.td"
+
+//===----------------------------------------------------------------------===//
+// Planning: each pass fills the fields of #flash.plan that a hand left out
+//===----------------------------------------------------------------------===//
+
+def FlashSelectTiles : Pass<"flash-select-tiles"> {
+  let summary = "Chooses tile, stages, roles and registers";
+  let description = [{
+    Expects `flash` ops with a target (or takes the option's). Writes `tile`, `stages`, `consumers`, `registers`,
+    `split_by`, `overlap` and `pack_gqa` into the plan, each with its reason; a field that is already there is
+    kept, and the plan as a whole is checked against the machine.
+
+    Before: `flash.attention %q, %k, %v by #flash.mask<causal> : ...`
+    After:  `flash.attention %q, %k, %v by #flash.mask<causal> {plan = #flash.plan<tile = [128, 128], ...>} : ...`
+  }];
+  let options = [Option<"target", "target", "std::string", "", "target of ops that name none">];
+}
+def FlashSplitKV : Pass<"flash-split-kv", "::mlir::ModuleOp"> {
+  let summary = "Splits the keys over several tiles of work and joins the parts";
+  let description = [{
+    Expects a plan with tiles. Decides `splits`; above 1, the attention writes f32 partials and a `flash.combine` joins
+    them. Changes numbers only by the rounding of the join.
+  }];
+  let dependentDialects = ["::mlir::memref::MemRefDialect", "::mlir::tensor::TensorDialect"];
+}
+def FlashOrderWork : Pass<"flash-order-work"> {
+  let summary = "Chooses the order in which blocks take tiles";
+  let description = [{
+    Expects a plan with tiles. Writes `order`; without this pass the order is `single`, the natural one. Changes no
+    number, only when and where each is computed.
+  }];
+}
+
+//===----------------------------------------------------------------------===//
+// The tile level
+//===----------------------------------------------------------------------===//
+
+def FlashLowerToTile : Pass<"flash-lower-to-tile", "::mlir::ModuleOp"> {
+  let summary = "Makes one kernel of tile ops of each flash op: all blocks, every block masked, plain loads";
+  let description = [{
+    Expects functions that hold `flash` ops and nothing that computes besides, each with a plan that has a tile.
+    A function becomes one kernel an op (`@f`, `@f_combine`): a func.func with the attribute `flash.kernel` whose
+    arguments are memrefs and scalars, each named by `flash.arg` (q, k, v, o, lse, sink, o_partial, lse_partial, scale,
+    softcap, section). The plainest right program; every later pass is optional but `flash-tile-assign`.
+  }];
+  let dependentDialects = ["::flash::tile::TileDialect", "::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect"];
+}
+def FlashTileSkipBlocks : Pass<"flash-tile-skip-blocks"> {
+  let summary = "Visits only the blocks that the mask needs, and masks only those that it cuts";
+  let description = [{
+    Expects the one key loop of `flash-lower-to-tile` (`flash_tile.run = "all"`). Puts runs in its place: `right` (masked),
+    `inner` (mask erased), `left`, `sink` (masked), as far as the mask can have them, bounded by
+    `flash_tile.block_range`. Changes no number: a skipped block has p = 0 and alpha = 1.
+  }];
+  let dependentDialects = ["::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect"];
+}
+def FlashTilePipelineLoads : Pass<"flash-tile-pipeline-loads"> {
+  let summary = "Starts the loads of a block while the one before is computed";
+  let description = [{
+    Expects fill and wait in one run. Gives the K and V rings the plan's `stages`, moves the fill of K one block ahead (across
+    the seams of runs) and the first one before Q's. Changes no number.
+  }];
+  let dependentDialects = ["::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect"];
+}
+def FlashTileSplitRoles : Pass<"flash-tile-split-roles"> {
+  let summary = "Gives copies and products to programs of their own";
+  let description = [{
+    Expects rings. Clones the kernel's body for each role of the plan and erases what its units may not execute; the
+    consumers share the rows (or V's columns) of a tile. Writes `writers` and `releases` of the rings. Does nothing where
+    the plan has no consumers. Changes no number.
+  }];
+  let dependentDialects = ["::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect"];
+}
+def FlashTileOverlapSoftmax : Pass<"flash-tile-overlap-softmax"> {
+  let summary = "Runs the next QK product beside this block's softmax and PV";
+  let description = [{
+    Expects runs of QK, softmax, PV. Peels the first block, turns each run so that QK of block i is issued before PV of
+    block i - 1, and adds the last PV. Does nothing where the plan says `overlap = false`. Changes no number: the order
+    of sums of a row stays.
+  }];
+  let dependentDialects = ["::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect"];
+}
+def FlashTileAssign : Pass<"flash-tile-assign"> {
+  let summary = "Lays out shared memory and barriers, and checks the registers";
+  let description = [{
+    The last tile pass, always run. Writes `offset` and `barriers` of each ring, and `flash.shared_bytes` and `flash.threads` of the
+    kernel. What does not fit is an error that says by how much.
+  }];
+}
+
+//===----------------------------------------------------------------------===//
+// Conversions
+//===----------------------------------------------------------------------===//
+
+def ConvertFlashTileToLoops : Pass<"convert-flash-tile-to-loops", "::mlir::ModuleOp"> {
+  let summary = "Gives every tile op its plain meaning in memref, scf, arith and math";
+  let description = [{
+    The reference of the tile level, and what a machine without a GPU runs. A kernel gains two index arguments, worker and
+    workers (`flash.arg`), and does that worker's share of the order. With roles, each role instance becomes a function of its own and
+    ring ops call the runtime's baton. Clock `eager` copies at the fill and multiplies at the mma; `late` copies at the first
+    wait, multiplies at the mma_wait, and fills released slots with NaN: a kernel that is right under both has no
+    premature release and no missing wait.
+  }];
+  let options = [Option<"clock", "clock", "std::string", "\"eager\"", "eager or late">];
+  let dependentDialects = ["::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
+                           "::mlir::memref::MemRefDialect", "::mlir::func::FuncDialect"];
+}
+def ConvertFlashTileToNVVM : Pass<"convert-flash-tile-to-nvvm", "::mlir::ModuleOp"> {
+  let summary = "Emits the tile ops of a kernel as NVVM for the plan's machine";
+  let description = [{
+    Expects `flash-tile-assign`. A kernel becomes an llvm.func with `nvvm.kernel`; its parameters are described, in order, by
+    the attribute `flash.params`: what the launcher has to pass. Control flow and arithmetic are left to upstream's
+    conversions (scf, cf, arith, math to LLVM).
+  }];
+  let dependentDialects = ["::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",
+                           "::mlir::NVVM::NVVMDialect"];
+}
 
 #endif // FLASH_PASSES_TD

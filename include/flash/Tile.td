@@ -1,12 +1,332 @@
+//===- Tile.td - how one block works, without naming hardware -------------===//
+//
+// Five types. Loops, branches and index arithmetic are upstream's scf and
+// arith: a pass moves flash_tile ops between ordinary regions.
+//
+//===----------------------------------------------------------------------===//
 #ifndef FLASH_TILE_TD
 #define FLASH_TILE_TD
 
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/EnumAttr.td"
 include "mlir/IR/OpBase.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
 
 def Tile_Dialect : Dialect {
   let name = "flash_tile";
   let cppNamespace = "::flash::tile";
   let summary = "How one block of an attention kernel works, without naming hardware";
+  let description = [{
+    Fragments are SSA values, shared memory is rings, everything else is upstream. Asynchrony is a type: `mma`
+    gives a `flight`, and only `mma_wait` takes one. Ordinals are explicit: every ring op names the ordinal of
+    its fill; slot = ordinal mod stages, parity = (ordinal / stages) mod 2. Each op names the unit that executes
+    it, and roles come from clone-and-erase on that alone.
+
+    *Rationale.* Differences from the sketch this dialect grew from: consumers may split V's *columns* instead of
+    rows (`store ... col`, `slice`), which spares heads of 512 the exchange of P and of the rescale factors; a `load` takes
+    a column of statistics straight into registers, which is all that `flash.combine` needs.
+  }];
+  let useDefaultTypePrinterParser = 1;
+  let useDefaultAttributePrinterParser = 1;
 }
 
+//===----------------------------------------------------------------------===//
+// Types: one spelling, `<AxBxT>`, five meanings
+//===----------------------------------------------------------------------===//
+
+class Tile_Type<string n, string mnem, int rank, string text> : TypeDef<Tile_Dialect, n> {
+  let mnemonic = mnem;
+  let summary = text;
+  let parameters = (ins ArrayRefParameter<"int64_t">:$shape, "::mlir::Type":$elementType);
+  let assemblyFormat = "`<` custom<Shape>($shape, $elementType) `>`";
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = "static constexpr int64_t kRank = " # rank # ";";
+}
+def ViewType   : Tile_Type<"View", "view", 1,
+    "a global tensor as sequences x heads x rows of `cols` elements; hides strides and packing">;
+def RingType   : Tile_Type<"Ring", "ring", 3,
+    "`stages` shared tiles, filled and released in the order of their ordinals 0, 1, 2, ...">;
+def TileType   : Tile_Type<"Tile", "tile", 2,
+    "one filled slot of a ring, readable until its release">;
+def FragType   : Tile_Type<"Frag", "frag", 2,
+    "rows x cols values in registers, rows spread over the warps of the role; Mx1 broadcasts along rows">;
+def FlightType : Tile_Type<"Flight", "flight", 2,
+    "a fragment that a multiplication is still writing; only mma_wait may take it">;
+
+//===----------------------------------------------------------------------===//
+// Enums, attributes, the unit interface
+//===----------------------------------------------------------------------===//
+
+class Tile_Enum<string n, string text, list<I32EnumAttrCase> cases> : I32EnumAttr<n, text, cases> {
+  let cppNamespace = "::flash::tile";
+  let genSpecializedAttr = 0;
+}
+class Tile_EnumAttr<EnumAttrInfo e, string mnem> : EnumAttr<Tile_Dialect, e, mnem> { let assemblyFormat = "$value"; }
+
+def UnitEnum : Tile_Enum<"Unit", "who may execute an op", [
+  I32EnumAttrCase<"any", 0>, I32EnumAttrCase<"copy", 1>, I32EnumAttrCase<"tensor", 2>, I32EnumAttrCase<"vector", 3>]>;
+def SoftmaxEnum : Tile_Enum<"SoftmaxMode", "what a softmax step is measured against", [
+  I32EnumAttrCase<"first", 0>, I32EnumAttrCase<"online", 1>]>;
+def SoftmaxAttr : Tile_EnumAttr<SoftmaxEnum, "softmax">;
+
+def RoleAttr : AttrDef<Tile_Dialect, "Role"> {
+  let mnemonic = "role";
+  let summary = "one program of a block: its instances, warps an instance, registers a thread, and units";
+  let parameters = (ins StringRefParameter<>:$name, "int64_t":$instances, "int64_t":$warps, "int64_t":$registers,
+                        ArrayRefParameter<"::flash::tile::Unit">:$units);
+  let assemblyFormat = "`<` $name `,` struct($instances, $warps, $registers) `,` `units` `=` `[` $units `]` `>`";
+}
+
+def Tile_MaskAttr : Attr<CPred<"::llvm::isa<::flash::MaskAttr>($_self)">, "#flash.mask"> {
+  let storageType = "::flash::MaskAttr";
+  let returnType = "::flash::MaskAttr";
+  let convertFromStorage = "$_self";
+}
+def Tile_OrderAttr : StringBasedAttr<CPred<[{::llvm::isa<::mlir::StringAttr>($_self) &&
+    ::flash::schedule::parseWorkOrder(::llvm::cast<::mlir::StringAttr>($_self).getValue())}]>,
+    "a work order (single, static, dynamic, varlen_dynamic, backward_lpt, backward_spt)">;
+
+def UnitOpInterface : OpInterface<"UnitOpInterface"> {
+  let cppNamespace = "::flash::tile";
+  let description = "Names the unit that executes the op.";
+  let methods = [InterfaceMethod<"The unit that executes this op.", "::flash::tile::Unit", "getUnit">];
+}
+class Tile_Op<string mnem, string unit, list<Trait> traits = []> : Op<Tile_Dialect, mnem, traits # [UnitOpInterface]> {
+  let extraClassDeclaration = "Unit getUnit() { return Unit::" # unit # "; }";
+}
+
+//===----------------------------------------------------------------------===//
+// Declarations
+//===----------------------------------------------------------------------===//
+
+def ViewOp : Tile_Op<"view", "any", [Pure]> {
+  let summary = "a global tensor with everything that decides where a row lies";
+  let description = [{
+    | view | memref |
+    | --- | --- |
+    | `cols` > 1 | `B x S x H x cols`, row r of (b, h) is `[b, r, h]` |
+    | `cols` = 1 | `B x H x S`, row r of (b, h) is `[b, h, r]` |
+    | `partial` | the same with a leading dimension of n splits; head h, split s is addressed as head `h * n + s` |
+
+    `group = g` packs query heads: row r of head h is query r / g of head h * g + r % g. Rows outside the length
+    read as zero and are never written, and so do columns past `cols` of a wider tile.
+    Example: `%v = flash_tile.view %m : memref<?x?x?x128xbf16> -> !flash_tile.view<128xbf16>`.
+  }];
+  let arguments = (ins AnyMemRef:$source, DefaultValuedAttr<I64Attr, "1">:$group, UnitAttr:$partial);
+  let results = (outs ViewType:$view);
+  let assemblyFormat = "$source attr-dict `:` type($source) `->` type($view)";
+  let hasVerifier = 1;
+}
+def LengthOp : Tile_Op<"length", "any", [Pure]> {
+  let summary = "rows in use of sequence b (queries times group if packed)";
+  let arguments = (ins ViewType:$view, Index:$batch);
+  let results = (outs Index:$rows);
+  let assemblyFormat = "$view `[` $batch `]` attr-dict `:` type($view)";
+}
+def RingOp : Tile_Op<"ring", "any"> {
+  let summary = "shared tiles in a ring; the ordinal `it` of a fill picks slot it % stages";
+  let description = [{
+    `writers` fills and `releases` releases complete one ordinal (set by split-roles). `offset` (of slot 0) and
+    `barriers` (of the full and empty barriers), in bytes, are written by flash-tile-assign and by nobody else.
+  }];
+  let arguments = (ins StrAttr:$name, DefaultValuedAttr<I64Attr, "1">:$writers, DefaultValuedAttr<I64Attr, "1">:$releases,
+                       OptionalAttr<I64Attr>:$offset, OptionalAttr<I64Attr>:$barriers);
+  let results = (outs RingType:$ring);
+  let assemblyFormat = "$name attr-dict `:` type($ring)";
+  let hasVerifier = 1;
+}
+def BlockRangeOp : Tile_Op<"block_range", "any", [Pure]> {
+  let summary = "which key blocks rows [row0, row0 + rows) need, as four runs";
+  let description = [{
+    Blocks are visited downwards from `end - 1`: `right` masked ones (at least one if any block of this stretch is
+    needed: it pays for the ragged end), `inner` fully visible ones, `left` masked ones, then `sink` blocks
+    downwards from `sink - 1`. Evaluated for `split` of `splits`. Expanded late, from the planner's own formula.
+  }];
+  let arguments = (ins Index:$row0, Index:$len_q, Index:$len_k, Index:$split, Index:$splits, I64Attr:$rows, I64Attr:$block,
+                       Tile_MaskAttr:$mask, DefaultValuedAttr<I64Attr, "1">:$group);
+  let results = (outs Index:$end, Index:$right, Index:$inner, Index:$left, Index:$sink);
+  let assemblyFormat = [{ `by` $mask `rows` `[` $row0 `,` $rows `]` `block` $block `lengths` `(` $len_q `,` $len_k `)`
+    `split` `(` $split `,` $splits `)` attr-dict }];
+  let hasVerifier = 1;
+}
+def SplatOp : Tile_Op<"splat", "vector", [Pure]> {
+  let summary = "a fragment of one value";
+  let arguments = (ins AnyFloat:$value);
+  let results = (outs FragType:$result);
+  let assemblyFormat = "$value attr-dict `:` type($value) `->` type($result)";
+}
+
+//===----------------------------------------------------------------------===//
+// Work and roles
+//===----------------------------------------------------------------------===//
+
+def ForWorkOp : Tile_Op<"for_work", "any", [AttrSizedOperandSegments]> {
+  let summary = "runs the body for every tile of work that falls to this block";
+  let description = [{
+    Block arguments: m, head, batch, split, then the carried values. Together the blocks visit each tile of
+    m_tiles x heads x batch x splits exactly once, in `order`: block i of n takes the tiles i, i + n, i + 2n, ...
+    of it. `section` is the number of (batch, head) pairs whose keys and values share the L2 cache.
+  }];
+  let arguments = (ins Tile_OrderAttr:$order, Index:$m_tiles, Index:$heads, Index:$batch, Index:$splits,
+                       Optional<Index>:$section, Variadic<AnyType>:$inits);
+  let results = (outs Variadic<AnyType>:$results);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = [{ $order `(` $m_tiles `,` $heads `,` $batch `,` $splits `)` (`section` $section^)?
+    (`iter` `(` $inits^ `:` type($inits) `)`)? attr-dict-with-keyword (`->` type($results)^)? $body }];
+  let hasVerifier = 1;
+}
+def RolesOp : Tile_Op<"roles", "any"> {
+  let summary = "runs several programs at once; each instance of a role gets its number as block argument";
+  let description = "Roles meet only at rings and at the op's end. Fragments do not cross its boundary.";
+  let arguments = (ins ArrayAttr:$roles);
+  let regions = (region VariadicRegion<SizedRegion<1>>:$bodies);
+  let assemblyFormat = "$roles $bodies attr-dict-with-keyword";
+  let hasVerifier = 1;
+}
+def YieldOp : Tile_Op<"yield", "any", [Pure, Terminator]> {
+  let summary = "ends a region of this dialect";
+  let arguments = (ins Variadic<AnyType>:$values);
+  let assemblyFormat = "($values^ `:` type($values))? attr-dict";
+}
+
+//===----------------------------------------------------------------------===//
+// Moving
+//===----------------------------------------------------------------------===//
+
+def FillOp : Tile_Op<"fill", "copy"> {
+  let summary = "starts the copy of a view's rows into ring[it]; returns at once";
+  let description = [{
+    Waits until the slot's previous ordinal is released, then copies rows [row, row + rows) x [0, cols), zeros
+    outside the length. Visible only through `wait` of the same ordinal. The ordinals of one slot come without gaps.
+  }];
+  let arguments = (ins ViewType:$view, Index:$batch, Index:$head, Index:$row, RingType:$ring, Index:$it);
+  let assemblyFormat = "$view `[` $batch `,` $head `,` $row `]` `->` $ring `[` $it `]` attr-dict `:` type($view) `->` type($ring)";
+  let hasVerifier = 1;
+}
+def WaitOp : Tile_Op<"wait", "any"> {
+  let summary = "blocks until ring[it] is filled and gives the tile";
+  let arguments = (ins RingType:$ring, Index:$it);
+  let results = (outs TileType:$tile);
+  let assemblyFormat = "$ring `[` $it `]` attr-dict `:` type($ring) `->` type($tile)";
+  let hasVerifier = 1;
+}
+def ReleaseOp : Tile_Op<"release", "any"> {
+  let summary = "this instance reads ring[it] no more; every mma that reads the tile must have been waited for";
+  let arguments = (ins RingType:$ring, Index:$it);
+  let assemblyFormat = "$ring `[` $it `]` attr-dict `:` type($ring)";
+  let hasVerifier = 1;
+}
+def SliceOp : Tile_Op<"slice", "any", [Pure]> {
+  let summary = "columns [col, ...) of a tile, as a tile; no data moves";
+  let arguments = (ins TileType:$tile, Index:$col);
+  let results = (outs TileType:$result);
+  let assemblyFormat = "$tile `[` $col `]` attr-dict `:` type($tile) `->` type($result)";
+  let hasVerifier = 1;
+}
+def LoadOp : Tile_Op<"load", "vector"> {
+  let summary = "a view's rows straight into registers; 0 outside the length";
+  let arguments = (ins ViewType:$view, Index:$batch, Index:$head, Index:$row);
+  let results = (outs FragType:$result);
+  let assemblyFormat = "$view `[` $batch `,` $head `,` $row `]` attr-dict `:` type($view) `->` type($result)";
+  let hasVerifier = 1;
+}
+def StoreOp : Tile_Op<"store", "vector"> {
+  let summary = "a fragment into a view's rows, from column `col` on; rows and columns outside are left alone";
+  let arguments = (ins FragType:$value, ViewType:$view, Index:$batch, Index:$head, Index:$row, Optional<Index>:$col);
+  let assemblyFormat = [{ $value `->` $view `[` $batch `,` $head `,` $row `]` (`col` $col^)? attr-dict
+    `:` type($value) `->` type($view) }];
+  let hasVerifier = 1;
+}
+
+//===----------------------------------------------------------------------===//
+// Multiplying
+//===----------------------------------------------------------------------===//
+
+def MmaOp : Tile_Op<"mma", "tensor"> {
+  let summary = "starts acc + a * b in f32; results are in flight, in issue order";
+  let description = [{
+    a: tile or fragment, rows x k. b: tile, k x cols, or with `trans` cols x k. Without acc: zero. acc is consumed.
+  }];
+  let arguments = (ins AnyTypeOf<[TileType, FragType]>:$a, TileType:$b, Optional<FragType>:$acc, UnitAttr:$trans_b);
+  let results = (outs FlightType:$result);
+  let assemblyFormat = [{ $a `,` $b (`trans` $trans_b^)? (`acc` $acc^ `:` type($acc))? attr-dict
+    `:` type($a) `,` type($b) `->` type($result) }];
+  let hasVerifier = 1;
+}
+def MmaWaitOp : Tile_Op<"mma_wait", "tensor"> {
+  let summary = "blocks until this mma and all earlier ones of the instance are done";
+  let arguments = (ins FlightType:$flight);
+  let results = (outs FragType:$result);
+  let assemblyFormat = "$flight attr-dict `:` type($flight) `->` type($result)";
+  let hasVerifier = 1;
+}
+
+//===----------------------------------------------------------------------===//
+// On fragments: one implementation for every machine
+//===----------------------------------------------------------------------===//
+
+def CastOp : Tile_Op<"cast", "vector", [Pure]> {
+  let summary = "round to nearest even";
+  let arguments = (ins FragType:$value);
+  let results = (outs FragType:$result);
+  let assemblyFormat = "$value attr-dict `:` type($value) `->` type($result)";
+  let hasVerifier = 1;
+}
+def MapOp : Tile_Op<"map", "vector"> {
+  let summary = "an elementwise function of fragments; Mx1 operands broadcast along their row";
+  let description = "The region takes one scalar an operand and yields one; it holds only side-effect-free arith and math ops.";
+  let arguments = (ins Variadic<FragType>:$inputs);
+  let results = (outs FragType:$result);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "$inputs attr-dict-with-keyword `:` type($inputs) `->` type($result) $body";
+  let hasVerifier = 1;
+}
+def MaskOp : Tile_Op<"mask", "vector", [Pure, AllTypesMatch<["value", "result"]>]> {
+  let summary = "scores of invisible pairs become the mask value";
+  let description = [{
+    Element (r, c) belongs to query (row0 + r) / group and key col0 + c. The mask value is -2^100, so that
+    x - x is 0 and no NaN guard is needed.
+  }];
+  let arguments = (ins FragType:$value, Index:$row0, Index:$col0, Index:$len_q, Index:$len_k, Tile_MaskAttr:$mask,
+                       DefaultValuedAttr<I64Attr, "1">:$group);
+  let results = (outs FragType:$result);
+  let assemblyFormat = [{ $value `by` $mask `at` `[` $row0 `,` $col0 `]` `lengths` `(` $len_q `,` $len_k `)`
+    attr-dict `:` type($value) }];
+}
+def SoftmaxStepOp : Tile_Op<"softmax_step", "vector",
+    [Pure, AllTypesMatch<["s", "p"]>, AllTypesMatch<["m", "l", "m_next", "l_next", "alpha"]>]> {
+  let summary = "one block of the running softmax: p, m', l' and the factor alpha for what was summed before";
+  let description = [{
+    c = scale * log2(e); m and l are per row; l is the instance's partial sum until `finalize`.
+    first:  m' = rowmax(s), alpha = 1 (m, l ignored).
+    online: m' = max(m, rowmax(s)).
+    Always p = exp2(c*s - c*m'), l' = alpha*l + rowsum(p), alpha = exp2(c*m - c*m'); a row that has seen no key
+    (m' at most half the mask value) keeps p = 0, l' = 0.
+  }];
+  let arguments = (ins SoftmaxAttr:$mode, FragType:$s, FragType:$m, FragType:$l, F32:$scale);
+  let results = (outs FragType:$p, FragType:$m_next, FragType:$l_next, FragType:$alpha);
+  let assemblyFormat = "$mode $s `,` $m `,` $l `scale` $scale attr-dict `:` type($s) `,` type($m)";
+  let hasVerifier = 1;
+}
+def RescaleOp : Tile_Op<"rescale", "vector", [Pure, AllTypesMatch<["o", "result"]>]> {
+  let summary = "o * alpha by rows";
+  let arguments = (ins FragType:$o, FragType:$alpha);
+  let results = (outs FragType:$result);
+  let assemblyFormat = "$o `,` $alpha attr-dict `:` type($o) `,` type($alpha)";
+  let hasVerifier = 1;
+}
+def FinalizeOp : Tile_Op<"finalize", "vector",
+    [Pure, AttrSizedOperandSegments, AllTypesMatch<["o", "result"]>, AllTypesMatch<["m", "l", "lse"]>]> {
+  let summary = "o / l and the natural-log lse; rows without a key give 0 and -inf (or the sink's value)";
+  let description = [{
+    With `sink(%logits[head, row0])`, the logit of row r is that of query head head * group + (row0 + r) % group; it joins
+    the denominator after both are measured against the larger of the two.
+  }];
+  let arguments = (ins FragType:$o, FragType:$m, FragType:$l, F32:$scale, Optional<AnyMemRef>:$sink,
+                       Optional<Index>:$head, Optional<Index>:$row0, DefaultValuedAttr<I64Attr, "1">:$group);
+  let results = (outs FragType:$result, FragType:$lse);
+  let assemblyFormat = [{ $o `,` $m `,` $l `scale` $scale
+    (`sink` `(` $sink^ `[` $head `,` $row0 `]` `:` type($sink) `)`)? attr-dict `:` type($o) `,` type($m) }];
+  let hasVerifier = 1;
+}
 #endif // FLASH_TILE_TD
