@@ -2,8 +2,17 @@
 #ifndef FLASH_TILE_H
 #define FLASH_TILE_H
 
-#include "mlir/IR/Dialect.h"
+#include "flash/Flash.h"
+#include "flash/Schedule/WorkOrder.h"
 
 #include "flash/TileDialect.h.inc"
+#include "flash/TileEnums.h.inc"
+#define GET_TYPEDEF_CLASSES
+#include "flash/TileTypes.h.inc"
+#define GET_ATTRDEF_CLASSES
+#include "flash/TileAttrs.h.inc"
+#include "flash/TileInterfaces.h.inc"
+#define GET_OP_CLASSES
+#include "flash/TileOps.h.inc"
 
 #endif // FLASH_TILE_H
