@@ -83,7 +83,7 @@ def Tile_MaskAttr : Attr<CPred<"::llvm::isa<::flash::MaskAttr>($_self)">, "#flas
   let convertFromStorage = "$_self";
 }
 def Tile_OrderAttr : StringBasedAttr<CPred<[{::llvm::isa<::mlir::StringAttr>($_self) &&
-    ::flash::schedule::parseWorkOrder(::llvm::cast<::mlir::StringAttr>($_self).getValue())}]>,
+    ::flash::schedule::parseOrder(::llvm::cast<::mlir::StringAttr>($_self).getValue())}]>,
     "a work order (single, static, dynamic, varlen_dynamic, backward_lpt, backward_spt)">;
 
 def UnitOpInterface : OpInterface<"UnitOpInterface"> {

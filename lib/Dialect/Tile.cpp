@@ -107,7 +107,7 @@ LogicalResult ForWorkOp::verify() {
   if (!yield)
     return emitOpError("body needs to end in flash_tile.yield");
   if (yield.getOperandTypes() != carried || getResultTypes() != carried ||
-      !llvm::equal(body.getArgumentTypes().drop_front(4), carried))
+      !llvm::equal(llvm::drop_begin(body.getArgumentTypes(), 4), carried))
     return emitOpError("carried values, block arguments, yielded values and results need the same types");
   return success();
 }
