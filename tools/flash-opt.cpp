@@ -5,6 +5,16 @@
 #include "mlir/InitAllExtensions.h"
 #include "mlir/InitAllPasses.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
+#include "llvm/Support/CommandLine.h"
+
+static llvm::cl::extrahelp examples(R"(
+EXAMPLES:
+  flash-opt f.mlir                                         check and print
+  flash-opt --flash-to-nvvm f.mlir                         the whole way to NVVM
+  flash-opt --flash-to-cpu f.mlir                          the whole way to LLVM on the host
+  flash-opt --flash-select-tiles=target=sm_90a f.mlir      one pass: the plan, with reasons
+  flash-opt --flash-to-nvvm --mlir-print-ir-after-change f.mlir    every step
+)");
 
 int main(int argc, char **argv) {
   mlir::DialectRegistry registry;

@@ -1,0 +1,9 @@
+// Every tool explains itself with examples.
+// RUN: flash-opt --help | FileCheck %s --check-prefix=OPT
+// OPT: USAGE: flash-opt
+// OPT: EXAMPLES:
+// OPT: flash-opt --flash-to-nvvm
+
+// RUN: flash-lsp-server --help | FileCheck %s --check-prefix=LSP
+// LSP: USAGE: flash-lsp-server
+// LSP: EXAMPLES:
