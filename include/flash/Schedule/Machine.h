@@ -21,6 +21,12 @@ inline constexpr Target allTargets[] = {Target::cpu, Target::sm80, Target::sm86,
 
 inline constexpr int64_t kib = 1024;
 inline constexpr int64_t mib = 1024 * kib;
+
+// Shares of the L2 cache that planning counts on, the same for every machine.
+inline constexpr int64_t l2SplitBudget = 50 * mib;    ///< keys and values that stay without a split
+inline constexpr int64_t l2SectionBudget = 32 * mib;  ///< keys and values of a forward section
+inline constexpr int64_t l2BackwardBudget = 40 * mib; ///< Q, dO and dQ of a backward section
+
 /// The machine has no such limit.
 inline constexpr int64_t unlimited = std::numeric_limits<int64_t>::max();
 

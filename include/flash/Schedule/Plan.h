@@ -35,6 +35,9 @@ struct Problem {
   int64_t group = 0;
 };
 
+/// A split index must fit 16 bits (BlockRange.h).
+inline constexpr int64_t maxSplitIndex = (1 << 16) - 1;
+
 /// How K and V reach shared memory.
 enum class Transfer { tma, gather };
 

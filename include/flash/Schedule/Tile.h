@@ -57,10 +57,10 @@ struct Sm8xTile {
 Sm8xTile referenceTileSm8x(const TileQuery &query);
 
 struct BackwardTile {
-  int64_t tileM, tileN; ///< queries, keys
-  int64_t consumers;    ///< warpgroups on SM90; 0 elsewhere
-  int64_t stagesQ, stagesDs;
-  bool transposedScores; ///< S and dP computed as K Q^T and V dO^T
+  int64_t tileM, tileN;      ///< queries, keys
+  int64_t consumers;         ///< warpgroups on SM90; 0 elsewhere
+  int64_t stagesQ, stagesDs; ///< on SM90; 0 elsewhere
+  bool transposedScores;     ///< S and dP computed as K Q^T and V dO^T
   std::string_view reason;
 };
 /// Where the backward starts from; target is a GPU, head sizes at most 256.
@@ -114,6 +114,16 @@ const TileRow *defaultTile(Target target, HeadTile head, MaskKind mask);
 /// is the block layout's question (Layout.h).
 std::optional<std::string> whyNotTile(const Tile &tile, HeadTile head, ElementType element,
                                       const Machine &machine);
+
+/// Registers of a thread of the producer and of each of `consumers` consumer warpgroups.
+struct RoleRegisters {
+  int64_t consumers, producer, consumer;
+};
+/// None for more consumers than a multiprocessor feeds.
+std::optional<RoleRegisters> roleRegistersOf(int64_t consumers);
+
+/// What a consumer thread needs for addresses, counters and row statistics.
+inline constexpr int64_t registersBesideFragments = 24;
 
 /// Registers a consumer thread holds across the loop: scores, output and, from registers, P.
 int64_t fragmentRegisters(const Tile &tile, HeadTile head, ElementType element);

@@ -1,1 +1,0 @@
-// Stands here until lib/Schedule lands.

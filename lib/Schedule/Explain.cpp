@@ -1,0 +1,218 @@
+//===- Explain.cpp - a plan in words --------------------------------------===//
+
+#include "flash/Schedule/Explain.h"
+
+#define JSON_NOEXCEPTION
+#include <nlohmann/json.hpp>
+
+namespace flash::schedule {
+
+BlockCount countBlocks(const Plan &plan, const Problem &problem) {
+  const WorkShape<int64_t> shape = workShapeOf(plan, problem);
+  BlockCount count{0, 0, 0};
+  for (int64_t m = 0; m < shape.mTiles; ++m)
+    for (int64_t split = 0; split < shape.splits; ++split) {
+      auto runs = keyRuns<int64_t>(plan.mask, m * plan.tileM, plan.tileM, plan.tileN, problem.lenQ,
+                                   problem.lenK, plan.group, split, shape.splits);
+      count.masked += runs.right + runs.left + runs.sink;
+      count.computed += runs.right + runs.inner + runs.left + runs.sink;
+    }
+  count.all = shape.mTiles * ceilDiv(problem.lenK, plan.tileN);
+  const int64_t heads = shape.heads * shape.batch;
+  return {count.all * heads, count.computed * heads, count.masked * heads};
+}
+
+namespace {
+/// The numbers behind both forms of an explanation. Run-time ones are 0 where sizes are unknown.
+struct Facts {
+  const Machine &machine;
+  bool gpu, known;
+  int64_t fragments, registers;
+  BlockCount blocks{0, 0, 0};
+  int64_t tiles = 0, grid = 0, section = 0, rounds = 0;
+  double waves = 0;
+};
+} // namespace
+
+static Facts factsOf(const Problem &problem, const Plan &plan) {
+  const int64_t threads = 128;
+  Facts facts{.machine = machineOf(problem.target),
+              .gpu = problem.target != Target::cpu,
+              .known = sizesKnown(problem),
+              .fragments =
+                  fragmentRegisters(tileOf(plan), {plan.headTile, plan.headTileV}, problem.element),
+              .registers =
+                  threads * (plan.producerRegisters + plan.consumers * plan.consumerRegisters)};
+  if (!facts.known)
+    return facts;
+  const WorkShape<int64_t> shape = workShapeOf(plan, problem);
+  facts.blocks = countBlocks(plan, problem);
+  facts.tiles = tilesOf(shape);
+  facts.grid = gridOf(plan, problem);
+  facts.section = shape.section;
+  facts.waves = double(facts.tiles) / double(smsOf(problem));
+  facts.rounds = ceilDiv(facts.tiles, smsOf(problem));
+  return facts;
+}
+
+static std::string number(int64_t value) { return std::to_string(value); }
+
+static std::string tenths(double value) {
+  const int64_t scaled = int64_t(value * 10 + 0.5);
+  return number(scaled / 10) + "." + number(scaled % 10);
+}
+
+static std::string share(int64_t part, int64_t whole) {
+  return whole == 0 ? "0 %" : tenths(100.0 * double(part) / double(whole)) + " %";
+}
+
+static std::string sizeWord(int64_t size) { return size == unknown ? "any" : number(size); }
+
+static std::string maskWords(const Mask &mask) {
+  std::string words(maskName(mask.kind));
+  if (mask.kind != MaskKind::local)
+    return words;
+  auto side = [](int64_t value) { return value < 0 ? std::string("unbounded") : number(value); };
+  words += ", left " + side(mask.left) + ", right " + side(mask.right);
+  if (mask.chunk > 0)
+    words += ", chunks of " + number(mask.chunk);
+  if (mask.sinkTokens > 0)
+    words += ", " + number(mask.sinkTokens) + " sink tokens";
+  return words;
+}
+
+static std::string asText(const Problem &problem, const Plan &plan, const Facts &facts) {
+  const std::string target(facts.machine.name);
+  std::string text = "attention on " + target + ": " + std::string(elementName(problem.element)) +
+                     ", head sizes " + number(problem.headSize) + " and " +
+                     number(problem.headSizeV) + (problem.softcap ? ", softcap" : "") +
+                     (problem.sink ? ", learnable sink" : "") + "\n";
+  auto line = [&](const char *label, const std::string &words, const std::string &why = {}) {
+    const size_t column = 12;
+    text += "  " + std::string(label) + std::string(column - std::string_view(label).size(), ' ') +
+            words + "\n";
+    if (!why.empty())
+      text += std::string(column + 2, ' ') + "because: " + why + "\n";
+  };
+  line("sizes", "batch " + sizeWord(problem.batch) + ", heads " + sizeWord(problem.heads) + " on " +
+                    sizeWord(problem.kvHeads) + " KV heads, " + sizeWord(problem.lenQ) +
+                    " queries, " + sizeWord(problem.lenK) + " keys");
+  line("mask", maskWords(plan.mask), plan.reasons.mask);
+  line("tile",
+       number(plan.tileM) + " queries x " + number(plan.tileN) + " keys, head sizes in " +
+           number(plan.headTile) + " and " + number(plan.headTileV) + ", " + number(plan.stages) +
+           (plan.stages == 1 ? " stage" : " stages"),
+       plan.reasons.tile);
+  if (facts.gpu) {
+    line("roles", "1 producer, " + number(plan.consumers) + " consumers that split the " +
+                      std::string(splitByName(plan.splitBy)) + ", " + number(plan.threads) +
+                      " of " + number(facts.machine.maxThreads) + " threads");
+    line("products",
+         std::string(plan.pvFromRegisters ? "P from registers" : "P through shared memory") +
+             (plan.overlap ? ", the next scores run under this softmax"
+                           : ", one product at a time"));
+    line("shared", number(plan.sharedBytes) + " of " + number(facts.machine.sharedBytesPerBlock) +
+                       " bytes (" + share(plan.sharedBytes, facts.machine.sharedBytesPerBlock) +
+                       ")");
+    line("registers", "a consumer thread holds " + number(facts.fragments) + " + " +
+                          number(registersBesideFragments) + " of " +
+                          number(plan.consumerRegisters) + ", a producer thread has " +
+                          number(plan.producerRegisters) + ", the block " +
+                          number(facts.registers) + " of " + number(facts.machine.registersPerSm));
+  }
+  if (facts.known) {
+    const BlockCount &blocks = facts.blocks;
+    line("blocks", number(blocks.computed) + " of " + number(blocks.all) + " computed (" +
+                       share(blocks.computed, blocks.all) + "), " +
+                       number(blocks.all - blocks.computed) + " skipped, " + number(blocks.masked) +
+                       " masked");
+  }
+  line("heads",
+       plan.packGqa ? number(plan.group) + " query heads packed into a tile"
+                    : "one query head a tile",
+       plan.reasons.packGqa);
+  line("splits", number(plan.splits), plan.reasons.splits);
+  std::string order(orderName(plan.order));
+  order += plan.persistent ? ", persistent" : ", one tile a block";
+  if (plan.order == WorkOrder::dynamic && facts.known)
+    order += ", L2 sections of " + number(facts.section) + " heads";
+  line("order", order, plan.reasons.order);
+  if (facts.known)
+    line("waves", number(facts.tiles) + " tiles on " + number(smsOf(problem)) +
+                      (facts.gpu ? " SMs: " : " workers: ") + tenths(facts.waves) + " waves in " +
+                      number(facts.rounds) + " rounds, grid " + number(facts.grid));
+  return text;
+}
+
+static std::string asJson(const Problem &problem, const Plan &plan, const Facts &facts) {
+  using Json = nlohmann::ordered_json;
+  auto size = [](int64_t value) { return value == unknown ? Json() : Json(value); };
+  Json json;
+  json["target"] = facts.machine.name;
+  json["problem"] = {{"element", elementName(problem.element)},
+                     {"head_size", problem.headSize},
+                     {"head_size_v", problem.headSizeV},
+                     {"softcap", problem.softcap},
+                     {"sink", problem.sink},
+                     {"batch", size(problem.batch)},
+                     {"heads", size(problem.heads)},
+                     {"kv_heads", size(problem.kvHeads)},
+                     {"queries", size(problem.lenQ)},
+                     {"keys", size(problem.lenK)}};
+  json["mask"] = {{"kind", maskName(plan.mask.kind)},
+                  {"left", plan.mask.left},
+                  {"right", plan.mask.right},
+                  {"chunk", plan.mask.chunk},
+                  {"sink_tokens", plan.mask.sinkTokens},
+                  {"why", plan.reasons.mask}};
+  json["tile"] = {{"m", plan.tileM},
+                  {"n", plan.tileN},
+                  {"head", plan.headTile},
+                  {"head_v", plan.headTileV},
+                  {"stages", plan.stages},
+                  {"consumers", plan.consumers},
+                  {"split_by", splitByName(plan.splitBy)},
+                  {"pv_from_registers", plan.pvFromRegisters},
+                  {"overlap", plan.overlap},
+                  {"early_wait", plan.earlyWait},
+                  {"why", plan.reasons.tile}};
+  if (facts.gpu) {
+    json["tile"]["transfer"] = transferName(plan.transfer);
+    json["shared_bytes"] = {{"used", plan.sharedBytes},
+                            {"limit", facts.machine.sharedBytesPerBlock}};
+    json["registers"] = {{"fragments", facts.fragments},
+                         {"beside_fragments", registersBesideFragments},
+                         {"consumer", plan.consumerRegisters},
+                         {"producer", plan.producerRegisters},
+                         {"used", facts.registers},
+                         {"limit", facts.machine.registersPerSm}};
+    json["threads"] = {{"used", plan.threads}, {"limit", facts.machine.maxThreads}};
+  }
+  json["pack_gqa"] = {
+      {"packed", plan.packGqa}, {"group", plan.group}, {"why", plan.reasons.packGqa}};
+  json["splits"] = {{"count", plan.splits}, {"why", plan.reasons.splits}};
+  json["order"] = {{"name", orderName(plan.order)},
+                   {"persistent", plan.persistent},
+                   {"stealing", plan.stealing},
+                   {"why", plan.reasons.order}};
+  if (facts.known) {
+    json["order"]["l2_section"] = facts.section;
+    json["blocks"] = {{"all", facts.blocks.all},
+                      {"computed", facts.blocks.computed},
+                      {"skipped", facts.blocks.all - facts.blocks.computed},
+                      {"masked", facts.blocks.masked}};
+    json["waves"] = {{"tiles", facts.tiles},
+                     {"sms", smsOf(problem)},
+                     {"grid", facts.grid},
+                     {"waves", facts.waves},
+                     {"rounds", facts.rounds}};
+  }
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string explain(const Problem &problem, const Plan &plan, bool json) {
+  const Facts facts = factsOf(problem, plan);
+  return json ? asJson(problem, plan, facts) : asText(problem, plan, facts);
+}
+
+} // namespace flash::schedule

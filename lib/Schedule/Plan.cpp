@@ -1,0 +1,295 @@
+//===- Plan.cpp - the planner ---------------------------------------------===//
+
+#include "flash/Schedule/Plan.h"
+#include "flash/Schedule/PackGqa.h"
+#include "flash/Schedule/Splits.h"
+
+namespace flash::schedule {
+
+static std::string number(int64_t value) { return std::to_string(value); }
+
+std::string_view transferName(Transfer transfer) {
+  return transfer == Transfer::tma ? "tma" : "gather";
+}
+
+std::optional<Transfer> parseTransfer(std::string_view name) {
+  for (Transfer transfer : {Transfer::tma, Transfer::gather})
+    if (transferName(transfer) == name)
+      return transfer;
+  return std::nullopt;
+}
+
+static const char byHand[] = "set by hand";
+
+Tile tileOf(const Plan &plan) {
+  return {plan.tileM,
+          plan.tileN,
+          plan.stages,
+          plan.consumers,
+          plan.splitBy,
+          plan.producerRegisters,
+          plan.consumerRegisters,
+          plan.pvFromRegisters,
+          plan.overlap,
+          {}};
+}
+
+std::vector<RingNeed> ringsOf(const Plan &plan, ElementType element) {
+  const int64_t panelBytes = 128; // the swizzle's width
+  auto slot = [&](int64_t rows, int64_t columns) {
+    return rows * ceilDiv(columns * elementBytes(element), panelBytes) * panelBytes;
+  };
+  // Every consumer that owns rows has a slot of Q, which it frees by itself.
+  const int64_t slotsQ = plan.splitBy == SplitBy::rows ? plan.consumers : 1;
+  return {{.name = "q", .bytes = slot(plan.tileM / slotsQ, plan.headTile), .stages = slotsQ},
+          {.name = "k", .bytes = slot(plan.tileN, plan.headTile), .stages = plan.stages},
+          {.name = "v", .bytes = slot(plan.tileN, plan.headTileV), .stages = plan.stages}};
+}
+
+//===----------------------------------------------------------------------===//
+// The four questions
+//===----------------------------------------------------------------------===//
+
+static void chooseMask(Plan &plan, const Problem &problem) {
+  const Mask asked = canonical(problem.mask, unknown, unknown);
+  plan.mask = canonical(problem.mask, problem.lenQ, problem.lenK);
+  plan.reasons.mask =
+      plan.mask.kind == asked.kind
+          ? "as asked for"
+          : "asked for " + std::string(maskName(asked.kind)) + ", but no row reaches a bound of it";
+}
+
+static void chooseTile(Plan &plan, const Problem &problem, const TileRow &row,
+                       const PlanOverrides &overrides) {
+  const Tile &tile = row.tile;
+  plan.tileM = overrides.tileM.value_or(tile.tileM);
+  plan.tileN = overrides.tileN.value_or(tile.tileN);
+  plan.stages = overrides.stages.value_or(tile.stages);
+  plan.splitBy = overrides.splitBy.value_or(tile.splitBy);
+  // Consumers follow a tile set by hand, and registers follow consumers.
+  const Machine &machine = machineOf(problem.target);
+  int64_t consumers = tile.consumers;
+  if (overrides.tileM && plan.splitBy == SplitBy::rows && machine.mmaRows > 1)
+    consumers = max(plan.tileM / machine.mmaRows, 1);
+  plan.consumers = overrides.consumers.value_or(consumers);
+  RoleRegisters registers{plan.consumers, tile.producerRegisters, tile.consumerRegisters};
+  if (plan.consumers != tile.consumers && registers.consumer > 0)
+    registers = roleRegistersOf(plan.consumers).value_or(registers);
+  plan.producerRegisters = overrides.producerRegisters.value_or(registers.producer);
+  plan.consumerRegisters = overrides.consumerRegisters.value_or(registers.consumer);
+  plan.pvFromRegisters = overrides.pvFromRegisters.value_or(tile.pvFromRegisters);
+  plan.overlap = overrides.overlap.value_or(tile.overlap);
+  plan.earlyWait = overrides.earlyWait.value_or(false);
+  plan.transfer = overrides.transfer.value_or(Transfer::tma);
+
+  const bool kept = !overrides.tileM && !overrides.tileN && !overrides.stages &&
+                    !overrides.consumers && !overrides.splitBy;
+  plan.reasons.tile =
+      kept ? "row " + std::string(row.name) + ": " + std::string(tile.reason) : byHand;
+}
+
+static std::optional<Refusal> choosePacking(Plan &plan, const Problem &problem,
+                                            const PlanOverrides &overrides) {
+  const std::optional<bool> asked = overrides.packGqa ? overrides.packGqa : problem.packGqa;
+  const int64_t group = groupOf(problem);
+  if (group == 1) {
+    plan.reasons.packGqa = "every query head has a KV head of its own";
+    return std::nullopt;
+  }
+  if (problem.target != Target::cpu) {
+    if (asked.value_or(false))
+      return Refusal{Refusal::notBuilt, "packed query heads (pack_gqa) are not built for " +
+                                            std::string(targetName(problem.target)) +
+                                            "; leave pack_gqa out, or use cpu"};
+    plan.reasons.packGqa = "not built for " + std::string(targetName(problem.target));
+    return std::nullopt;
+  }
+  if (group == unknown) {
+    if (asked.value_or(false))
+      return Refusal{Refusal::invalid, "pack_gqa needs the number of query heads of a KV head when "
+                                       "the kernel is compiled; give static head counts"};
+    plan.reasons.packGqa = "the number of query heads of a KV head is not known";
+    return std::nullopt;
+  }
+  if (!asked && problem.lenQ == unknown) {
+    plan.reasons.packGqa = "the number of queries is not known";
+    return std::nullopt;
+  }
+  plan.packGqa = asked ? *asked : shouldPackGqa(false, problem.lenQ, group, plan.tileM);
+  plan.group = plan.packGqa ? group : 1;
+  plan.reasons.packGqa = asked          ? byHand
+                         : plan.packGqa ? "the rows of " + number(group) +
+                                              " query heads fill tiles better than those of one"
+                                        : "one query head's rows fill tiles well enough";
+  return std::nullopt;
+}
+
+static int64_t queryTiles(const Plan &plan, const Problem &problem) {
+  return ceilDiv(problem.lenQ * plan.group, plan.tileM);
+}
+
+static int64_t plannedSplits(const Plan &plan, const Problem &problem) {
+  auto side = [](int64_t asked, int64_t whole) { return asked < 0 ? max(whole - 1, 0) : asked; };
+  const int64_t mTiles = queryTiles(plan, problem);
+  const int64_t heads = plan.packGqa ? problem.kvHeads : problem.heads;
+  const int64_t bytes =
+      problem.lenK * (problem.headSize + problem.headSizeV) * elementBytes(problem.element);
+  int64_t left = side(plan.mask.left, problem.lenK), right = side(plan.mask.right, problem.lenQ);
+  const int64_t nTiles = plan.mask.kind == MaskKind::local
+                             ? reachableKeyTiles(problem.lenK, left, right, plan.tileM, plan.tileN)
+                             : ceilDiv(problem.lenK, plan.tileN);
+  return numSplits({.tiles = problem.batch * heads * mTiles,
+                    .mTiles = mTiles,
+                    .nTiles = nTiles,
+                    .kvHeadBytes = bytes,
+                    .sms = smsOf(problem),
+                    .causalOrLocal = plan.mask.kind != MaskKind::dense});
+}
+
+static std::optional<Refusal> chooseSplits(Plan &plan, const Problem &problem,
+                                           const PlanOverrides &overrides) {
+  const int64_t asked = overrides.splits.value_or(problem.numSplits);
+  if (asked > 1 && problem.target != Target::cpu)
+    return Refusal{Refusal::notBuilt,
+                   "split keys (num_splits = " + number(asked) + ") are not built for " +
+                       std::string(targetName(problem.target)) + "; use num_splits = 1, or cpu"};
+  if (asked != 0) {
+    plan.splits = asked;
+    plan.reasons.splits = byHand;
+  } else if (problem.target != Target::cpu) {
+    plan.reasons.splits = "not built for " + std::string(targetName(problem.target));
+  } else if (!sizesKnown(problem)) {
+    plan.reasons.splits = "sizes are not known";
+  } else {
+    plan.splits = plannedSplits(plan, problem);
+    plan.reasons.splits = plan.splits > 1 ? "tiles alone leave SMs idle"
+                                          : "tiles fill the SMs, or keys are too few to split";
+  }
+  return std::nullopt;
+}
+
+static std::optional<Refusal> chooseOrder(Plan &plan, const PlanOverrides &overrides) {
+  const bool split = plan.splits > 1, dense = plan.mask.kind == MaskKind::dense;
+  plan.order = split ? WorkOrder::single : dense ? WorkOrder::fixed : WorkOrder::dynamic;
+  plan.reasons.order = split   ? "splits even out the work, so that one tile a block will do"
+                       : dense ? "all tiles cost the same"
+                               : "tiles differ: the longest first, walked with a static stride";
+  if (overrides.order) {
+    plan.order = *overrides.order;
+    plan.reasons.order = byHand;
+  }
+  plan.persistent = overrides.persistent.value_or(plan.order != WorkOrder::single);
+  plan.l2Section = overrides.l2Section.value_or(0);
+  if (overrides.stealing.value_or(false))
+    return Refusal{Refusal::notBuilt,
+                   "tiles from a counter (stealing) are not built; leave stealing out"};
+  return std::nullopt;
+}
+
+std::variant<Plan, Refusal> makePlan(const Problem &problem, const PlanOverrides &overrides) {
+  if (auto sentence = whyNotProblem(problem))
+    return Refusal{Refusal::invalid, *sentence};
+  if (problem.element == ElementType::f8)
+    return Refusal{Refusal::notBuilt, "f8e4m3 is not built; use f16 or bf16"};
+
+  Plan plan;
+  chooseMask(plan, problem);
+  const HeadTile head = headTileOf(problem.target, problem.headSize, problem.headSizeV);
+  plan.headTile = head.d;
+  plan.headTileV = head.dv;
+  const TileRow *row = defaultTile(problem.target, head, plan.mask.kind);
+  if (!row)
+    return Refusal{Refusal::notBuilt, "kernels for " + std::string(targetName(problem.target)) +
+                                          " are not built; use " +
+                                          std::string(targetName(Target::sm90)) + " or " +
+                                          std::string(targetName(Target::cpu))};
+  chooseTile(plan, problem, *row, overrides);
+  if (plan.tileM < 1 || plan.tileN < 1) // packing and splits divide by them
+    return Refusal{Refusal::invalid, *whyNot(plan, problem)};
+  if (auto refusal = choosePacking(plan, problem, overrides))
+    return *refusal;
+  if (auto refusal = chooseSplits(plan, problem, overrides))
+    return *refusal;
+  if (auto refusal = chooseOrder(plan, overrides))
+    return *refusal;
+
+  const Machine &machine = machineOf(problem.target);
+  if (auto sentence = whyNot(plan, problem))
+    return Refusal{Refusal::invalid, *sentence};
+  plan.threads = threadsOf(tileOf(plan), machine);
+  if (problem.target != Target::cpu)
+    plan.sharedBytes =
+        std::get<BlockLayout>(layOut(ringsOf(plan, problem.element), machine)).sharedBytes;
+  return plan;
+}
+
+//===----------------------------------------------------------------------===//
+// Checking
+//===----------------------------------------------------------------------===//
+
+static std::optional<std::string> whyNotOrder(const Plan &plan) {
+  switch (plan.order) {
+  case WorkOrder::single:
+  case WorkOrder::fixed:
+  case WorkOrder::dynamic:
+    return std::nullopt;
+  case WorkOrder::varlenDynamic:
+    return "order varlen_dynamic needs packed sequences, the problem has none; use dynamic";
+  case WorkOrder::backwardLpt:
+  case WorkOrder::backwardSpt:
+    return "order " + std::string(orderName(plan.order)) +
+           " is the backward's, the problem is a forward; use dynamic";
+  }
+  __builtin_unreachable();
+}
+
+std::optional<std::string> whyNot(const Plan &plan, const Problem &problem) {
+  const Machine &machine = machineOf(problem.target);
+  const HeadTile head{plan.headTile, plan.headTileV};
+  if (auto sentence = whyNotTile(tileOf(plan), head, problem.element, machine))
+    return sentence;
+  if (head.d < problem.headSize || head.dv < problem.headSizeV)
+    return "plan holds head sizes up to " + number(head.d) + " and " + number(head.dv) +
+           ", the problem's are " + number(problem.headSize) + " and " + number(problem.headSizeV) +
+           "; use a wider head tile";
+  if (plan.splits < 1 || plan.splits > maxSplitIndex)
+    return "expected splits from 1 to " + number(maxSplitIndex) + ", there are " +
+           number(plan.splits);
+  const int64_t group = plan.packGqa ? groupOf(problem) : 1;
+  if (group != unknown && plan.group != group)
+    return "plan packs " + number(plan.group) + " query heads, the problem has " + number(group) +
+           " a KV head";
+  if (plan.l2Section < 0)
+    return "expected an l2 section of at least 1, or 0 for the lengths' own, it is " +
+           number(plan.l2Section);
+  if (auto sentence = whyNotOrder(plan))
+    return sentence;
+  if (problem.target != Target::cpu) {
+    auto layout = layOut(ringsOf(plan, problem.element), machine);
+    if (auto *sentence = std::get_if<std::string>(&layout))
+      return *sentence;
+  }
+  return std::nullopt;
+}
+
+//===----------------------------------------------------------------------===//
+// A plan with run-time sizes
+//===----------------------------------------------------------------------===//
+
+WorkShape<int64_t> workShapeOf(const Plan &plan, const Problem &problem) {
+  const int64_t heads = plan.packGqa ? problem.kvHeads : problem.heads;
+  const int64_t pairs = heads * problem.batch;
+  const int64_t section =
+      plan.l2Section > 0
+          ? plan.l2Section
+          : keySection(problem.lenK, problem.headSize, problem.headSizeV,
+                       elementBytes(problem.element), groupOf(problem), plan.packGqa, pairs);
+  return {queryTiles(plan, problem), heads, problem.batch, plan.splits, section};
+}
+
+int64_t gridOf(const Plan &plan, const Problem &problem) {
+  const int64_t tiles = tilesOf(workShapeOf(plan, problem));
+  return plan.persistent ? min(tiles, smsOf(problem)) : tiles;
+}
+
+} // namespace flash::schedule

@@ -1,0 +1,76 @@
+//===- Problem.cpp - what no target computes ------------------------------===//
+
+#include "flash/Schedule/Plan.h"
+
+namespace flash::schedule {
+
+static std::string number(int64_t value) { return std::to_string(value); }
+
+static std::optional<std::string> whyNotHeadSizes(const Problem &problem) {
+  const int64_t d = problem.headSize, dv = problem.headSizeV;
+  const int64_t step = problem.element == ElementType::f8 ? 16 : 8, widest = 256;
+  const HeadTile widerV{64, 512}; // the one pair past the widest
+  auto plain = [&](int64_t size) { return size >= step && size <= widest && size % step == 0; };
+  const std::string rule =
+      "a multiple of " + number(step) + " from " + number(step) + " to " + number(widest);
+  if (!plain(d))
+    return "expected q's head size (" + number(d) + ") to be " + rule;
+  if (!plain(dv) && !(d == widerV.d && dv == widerV.dv))
+    return "expected v's head size (" + number(dv) + ") to be " + rule + ", or " +
+           number(widerV.dv) + " where q's (" + number(d) + ") is " + number(widerV.d);
+  return std::nullopt;
+}
+
+static std::optional<std::string> whyNotSizes(const Problem &problem) {
+  struct Size {
+    const char *what;
+    int64_t value, least;
+  };
+  for (Size size :
+       {Size{"a batch", problem.batch, 0}, Size{"a number of q's heads", problem.heads, 0},
+        Size{"a number of k's heads", problem.kvHeads, 1},
+        Size{"a number of queries", problem.lenQ, 0}, Size{"a number of keys", problem.lenK, 0}})
+    if (size.value != unknown && size.value < size.least)
+      return std::string("expected ") + size.what + " of at least " + number(size.least) +
+             ", it is " + number(size.value);
+  if (problem.heads != unknown && problem.kvHeads != unknown &&
+      problem.heads % problem.kvHeads != 0)
+    return "expected q's heads (" + number(problem.heads) + ") to be a multiple of k's (" +
+           number(problem.kvHeads) + ")";
+  if (problem.numSplits < 0 || problem.numSplits > maxSplitIndex)
+    return "expected num_splits from 1 to " + number(maxSplitIndex) +
+           ", or 0 for the planner's choice, it is " + number(problem.numSplits);
+  return std::nullopt;
+}
+
+std::optional<std::string> whyNotProblem(const Problem &problem) {
+  if (auto sentence = whyNotHeadSizes(problem))
+    return sentence;
+  if (auto sentence = whyNotSizes(problem))
+    return sentence;
+  if (auto sentence = whyNotMask(problem.mask))
+    return sentence;
+  if (problem.element == ElementType::f32 && problem.target != Target::cpu)
+    return "expected f16 or bf16 on " + std::string(targetName(problem.target)) +
+           ", the element type is f32, which only cpu computes";
+  return std::nullopt;
+}
+
+bool sizesKnown(const Problem &problem) {
+  for (int64_t size : {problem.batch, problem.heads, problem.kvHeads, problem.lenQ, problem.lenK})
+    if (size == unknown)
+      return false;
+  return true;
+}
+
+int64_t smsOf(const Problem &problem) {
+  return problem.sms > 0 ? problem.sms : machineOf(problem.target).sms;
+}
+
+int64_t groupOf(const Problem &problem) {
+  if (problem.heads != unknown && problem.kvHeads != unknown)
+    return problem.heads == 0 ? 1 : problem.heads / problem.kvHeads;
+  return problem.group > 0 ? problem.group : unknown;
+}
+
+} // namespace flash::schedule

@@ -1,0 +1,399 @@
+//===- Tile.cpp - the tile tables -----------------------------------------===//
+
+#include "flash/Schedule/Tile.h"
+
+namespace flash::schedule {
+
+std::string_view elementName(ElementType element) {
+  switch (element) {
+  case ElementType::f16:
+    return "f16";
+  case ElementType::bf16:
+    return "bf16";
+  case ElementType::f32:
+    return "f32";
+  case ElementType::f8:
+    return "f8e4m3";
+  }
+  __builtin_unreachable();
+}
+
+std::optional<ElementType> parseElement(std::string_view name) {
+  for (ElementType element : allElementTypes)
+    if (elementName(element) == name)
+      return element;
+  return std::nullopt;
+}
+
+int64_t elementBytes(ElementType element) {
+  switch (element) {
+  case ElementType::f16:
+  case ElementType::bf16:
+    return 2;
+  case ElementType::f32:
+    return 4;
+  case ElementType::f8:
+    return 1;
+  }
+  __builtin_unreachable();
+}
+
+std::string_view splitByName(SplitBy by) { return by == SplitBy::rows ? "rows" : "columns"; }
+
+std::optional<SplitBy> parseSplitBy(std::string_view name) {
+  for (SplitBy by : {SplitBy::rows, SplitBy::columns})
+    if (splitByName(by) == name)
+      return by;
+  return std::nullopt;
+}
+
+//===----------------------------------------------------------------------===//
+// The reference's tables
+//===----------------------------------------------------------------------===//
+
+using Q = const TileQuery &;
+using When = bool (*)(Q);
+
+static bool always(Q) { return true; }
+static bool local(Q q) { return q.local; }
+
+// SM90
+static bool narrowK(Q q) { return q.local || q.pagedWithoutTma; }
+static bool vIs512(Q q) { return q.headSizeV == 512; }
+static bool vIs256(Q q) { return q.headSizeV == 256; }
+static bool causalOrNarrow(Q q) { return q.causal || narrowK(q); }
+static bool narrowV(Q q) { return q.headSizeV <= 128; }
+static bool gathered(Q q) { return q.pagedWithoutTma; }
+static bool crowded(Q q) { return q.vColumnMajor || (q.softcap && q.local); }
+static bool crowdedLocal(Q q) { return (q.pagedWithoutTma || q.softcap) && q.local; }
+static bool gatheredLocal(Q q) { return q.local && q.pagedWithoutTma; }
+
+// SM8x
+static bool splitOrLocal(Q q) { return q.varlenAndSplit || q.local; }
+static bool scattered(Q q) { return q.appendKv || q.paged || splitOrLocal(q); }
+static bool varlenSplit(Q q) { return q.varlenAndSplit; }
+static bool wideLocal(Q q) { return (q.sm86Or89 || q.varlenAndSplit) && q.local; }
+static bool sm86(Q q) { return q.sm86Or89; }
+static bool sm86Scattered(Q q) { return q.sm86Or89 && scattered(q); }
+static bool sm86Append(Q q) { return q.sm86Or89 && q.appendKv; }
+static bool sm86SplitOrLocal(Q q) { return q.sm86Or89 && splitOrLocal(q); }
+static bool append(Q q) { return q.appendKv; }
+
+namespace {
+struct Sm90Row {
+  int64_t elementBytes, maxHeadSize;
+  When when;
+  Sm90Tile tile;
+  std::string_view reason;
+};
+struct Sm8xRow {
+  int64_t maxHeadSize;
+  When when;
+  Sm8xTile tile;
+  std::string_view reason;
+};
+struct BackwardRow {
+  int64_t maxHeadSize;
+  bool sm80, sm86, sm90;
+  bool (*when)(bool causal, bool local, bool softcap);
+  BackwardTile tile;
+};
+} // namespace
+
+static constexpr int64_t anyHeadSize = unlimited;
+
+static constexpr Sm90Row sm90Rows[] = {
+    {2, 64, vIs512, {64, 64, false, false}, "the output fills two warpgroups"},
+    {2, 64, vIs256, {128, 96, true, false}, "a wide output leaves few registers"},
+    {2, 64, causalOrNarrow, {192, 128, true, true}, "less of each diagonal tile is wasted"},
+    {2, 64, always, {192, 192, false, true}, "P fits shared memory beside wide tiles"},
+    {2, 96, narrowK, {192, 128, false, true}, "less of each diagonal tile is wasted"},
+    {2, 96, always, {192, 144, false, true}, "three warpgroups, P through shared memory"},
+    {2, 128, causalOrNarrow, {128, 128, true, true}, "less of each diagonal tile is wasted"},
+    {2, 128, always, {128, 176, true, true}, "the widest tile that shared memory holds"},
+    {2, 192, narrowK, {128, 96, true, true}, "less of each diagonal tile is wasted"},
+    {2, 192, narrowV, {128, 128, true, true}, "a narrow V leaves room for wider tiles"},
+    {2, 192, always, {128, 112, true, true}, "the widest tile that shared memory holds"},
+    {2, anyHeadSize, local, {128, 64, true, true}, "less of each diagonal tile is wasted"},
+    {2, anyHeadSize, always, {128, 80, true, true}, "the widest tile that shared memory holds"},
+
+    {1, 64, always, {192, 160, true, true}, "three warpgroups"},
+    {1, 96, always, {192, 128, true, true}, "three warpgroups"},
+    {1, 128, gathered, {128, 160, true, true}, "gathered keys gain nothing from wide tiles"},
+    {1, 128, crowded, {128, 192, true, true}, "registers of the score function"},
+    {1, 128, always, {128, 224, true, true}, "the widest tile that registers hold"},
+    {1, 192, crowdedLocal, {128, 128, true, true}, "less of each diagonal tile is wasted"},
+    {1, 192, always, {128, 160, true, true}, "the widest tile that registers hold"},
+    {1, anyHeadSize, gatheredLocal, {128, 64, true, false}, "gathering takes overlap's registers"},
+    {1, anyHeadSize, local, {128, 64, true, true}, "less of each diagonal tile is wasted"},
+    {1, anyHeadSize, gathered, {128, 128, true, false}, "gathering takes overlap's registers"},
+    {1, anyHeadSize, always, {128, 128, true, true}, "the widest tile that registers hold"},
+};
+
+static constexpr Sm8xRow sm8xRows[] = {
+    {64, varlenSplit, {128, 80, 4, 1, false}, "short splits"},
+    {64, local, {128, 96, 4, 1, false}, "less of each diagonal tile"},
+    {64, always, {128, 112, 4, 1, false}, "the widest tile that four warps hold"},
+    {96, splitOrLocal, {128, 48, 4, 1, false}, "less of each diagonal tile"},
+    {96, always, {128, 64, 4, 1, false}, "the widest tile that four warps hold"},
+    {128, wideLocal, {128, 96, 8, 1, true}, "V takes Q's shared memory"},
+    {128, varlenSplit, {128, 112, 8, 1, true}, "V takes Q's shared memory"},
+    {128, sm86, {128, 128, 8, 1, true}, "V takes Q's shared memory"},
+    {128, local, {128, 48, 4, 1, false}, "less of each diagonal tile"},
+    {128, always, {128, 64, 4, 1, false}, "two blocks share a multiprocessor"},
+    {192, sm86Scattered, {128, 64, 8, 1, false}, "scattered keys gain nothing from more"},
+    {192, sm86, {128, 96, 8, 1, true}, "V takes Q's shared memory"},
+    {192, scattered, {128, 64, 8, 2, false}, "scattered keys gain nothing from more"},
+    {192, always, {128, 96, 8, 2, true}, "V takes Q's shared memory"},
+    {anyHeadSize, sm86Append, {128, 32, 8, 1, false}, "the appended rows need registers"},
+    {anyHeadSize, sm86SplitOrLocal, {128, 48, 8, 1, true}, "less of each diagonal tile"},
+    {anyHeadSize, sm86, {128, 64, 8, 1, true}, "V takes Q's shared memory"},
+    {anyHeadSize, append, {128, 48, 8, 1, false}, "the appended rows need registers"},
+    {anyHeadSize, splitOrLocal, {128, 64, 8, 1, false}, "less of each diagonal tile"},
+    {anyHeadSize, always, {128, 96, 8, 1, false}, "the widest tile that shared memory holds"},
+};
+
+Sm90Tile referenceTileSm90(const TileQuery &query) {
+  for (const Sm90Row &row : sm90Rows)
+    if (query.elementBytes == row.elementBytes && query.headSize <= row.maxHeadSize &&
+        row.when(query))
+      return row.tile;
+  return {0, 0, false, false}; // no such element size
+}
+
+Sm8xTile referenceTileSm8x(const TileQuery &query) {
+  for (const Sm8xRow &row : sm8xRows)
+    if (query.headSize <= row.maxHeadSize && row.when(query))
+      return row.tile;
+  __builtin_unreachable(); // the last row takes all
+}
+
+static bool anyScores(bool, bool, bool) { return true; }
+static bool causalSoftcap(bool causal, bool, bool softcap) { return causal && softcap; }
+static bool costlyScores(bool causal, bool local, bool softcap) {
+  return causal || local || softcap;
+}
+
+// M, N, consumers, stages of Q and dO, stages of dS, transposed scores.
+static constexpr BackwardRow backwardRows[] = {
+    {64, false, false, true, causalSoftcap, {96, 128, 2, 2, 2, true, "softcap needs registers"}},
+    {64, false, false, true, anyScores, {128, 128, 2, 2, 2, true, "two warpgroups of keys"}},
+    {64, true, false, false, anyScores, {128, 128, 0, 0, 0, false, "shared memory of sm_80"}},
+    {64, false, true, false, anyScores, {64, 128, 0, 0, 0, false, "shared memory of sm_86"}},
+    {96, false, false, true, anyScores, {64, 128, 2, 2, 2, true, "dK and dV fill the registers"}},
+    {96, true, true, false, anyScores, {64, 128, 0, 0, 0, false, "dK and dV fill the registers"}},
+    {128, false, false, true, costlyScores, {64, 128, 2, 2, 2, true, "the mask needs registers"}},
+    {128, false, false, true, anyScores, {80, 128, 2, 2, 2, true, "the most queries that fit"}},
+    {128, true, false, false, anyScores, {64, 128, 0, 0, 0, false, "shared memory of sm_80"}},
+    {128, false, true, false, anyScores, {64, 96, 0, 0, 0, false, "shared memory of sm_86"}},
+    {192, false, false, true, anyScores, {64, 96, 3, 1, 1, false, "three warpgroups of keys"}},
+    {192, true, false, false, anyScores, {64, 80, 0, 0, 0, false, "shared memory of sm_80"}},
+    {192, false, true, false, anyScores, {64, 64, 0, 0, 0, false, "shared memory of sm_86"}},
+    {256, false, false, true, anyScores, {64, 80, 2, 1, 1, false, "dK and dV fill the registers"}},
+    {256, true, false, false, anyScores, {64, 64, 0, 0, 0, false, "shared memory of sm_80"}},
+    {256, false, true, false, anyScores, {32, 64, 0, 0, 0, false, "shared memory of sm_86"}},
+};
+
+BackwardTile referenceTileBackward(Target target, int64_t headSize, bool causal, bool local,
+                                   bool softcap) {
+  for (const BackwardRow &row : backwardRows) {
+    bool meant = target == Target::sm90 ? row.sm90 : target == Target::sm80 ? row.sm80 : row.sm86;
+    if (meant && headSize <= row.maxHeadSize && row.when(causal, local, softcap))
+      return row.tile;
+  }
+  return {0, 0, 0, 0, 0, false, "no head size above 256"};
+}
+
+//===----------------------------------------------------------------------===//
+// This project's defaults
+//===----------------------------------------------------------------------===//
+
+/// How consumers and the producer share a multiprocessor's registers. setmaxnreg takes multiples of
+/// 8 (PTX ISA, "setmaxnreg").
+static constexpr RoleRegisters roleRegisters[] = {
+    {1, 24, 240}, {2, 24, 240}, {3, 32, 160}, {4, 32, 112}};
+
+std::optional<RoleRegisters> roleRegistersOf(int64_t consumers) {
+  for (const RoleRegisters &row : roleRegisters)
+    if (row.consumers == consumers)
+      return row;
+  return std::nullopt;
+}
+
+static constexpr Tile onSm90(int64_t m, int64_t n, int64_t consumers, std::string_view reason,
+                             bool overlap = true, SplitBy by = SplitBy::rows) {
+  const int64_t stages = 2;
+  const RoleRegisters &registers = roleRegisters[consumers - 1];
+  return {m,    n,       stages, consumers, by, registers.producer, registers.consumer,
+          true, overlap, reason};
+}
+
+static constexpr Tile onCpu(int64_t m, int64_t n, std::string_view reason) {
+  return {m, n, 1, 1, SplitBy::rows, 0, 0, true, false, reason};
+}
+
+// name, target, largest D, Dv from .. to, dense, causal, local
+static constexpr TileRow rows[] = {
+    {"cpu", Target::cpu, anyHeadSize, 0, anyHeadSize, true, true, true,
+     onCpu(64, 64, "scores, keys and values of a tile stay in a core's own caches")},
+
+    {"sm90-64-512", Target::sm90, 64, 512, 512, true, true, true,
+     onSm90(64, 64, 2, "the output alone is 64 x 512 f32: each consumer owns half of its columns",
+            false, SplitBy::columns)},
+    {"sm90-64-256", Target::sm90, 64, 256, 256, true, true, true,
+     onSm90(128, 96, 2, "a wide output leaves registers for one score tile, so no overlap", false)},
+    {"sm90-64", Target::sm90, 64, 0, 64, true, true, true,
+     onSm90(192, 128, 3,
+            "three consumers hide the softmax; P from registers spares shared memory "
+            "traffic where the reference's wider dense row cannot")},
+    {"sm90-96", Target::sm90, 96, 0, 96, true, true, true,
+     onSm90(128, 128, 2, "with 240 registers P stays in them, unlike the reference's 192 rows")},
+    {"sm90-128", Target::sm90, 128, 0, 128, true, true, true,
+     onSm90(128, 128, 2,
+            "measured best with two consumers: wider tiles lose 10 to 15 % on short "
+            "sequences and gain on the longest only")},
+    {"sm90-192-local", Target::sm90, 192, 0, 192, false, false, true,
+     onSm90(128, 96, 2, "less of each diagonal tile is wasted")},
+    {"sm90-192-128", Target::sm90, 192, 0, 128, true, true, false,
+     onSm90(128, 128, 2, "a narrow V leaves shared memory for wider tiles")},
+    {"sm90-192", Target::sm90, 192, 0, 192, true, true, false,
+     onSm90(128, 112, 2, "the widest tile that shared memory holds with two stages")},
+    {"sm90-256-local", Target::sm90, 256, 0, 256, false, false, true,
+     onSm90(128, 64, 2, "less of each diagonal tile is wasted")},
+    {"sm90-256", Target::sm90, 256, 0, 256, true, true, false,
+     onSm90(128, 80, 2, "the widest tile that shared memory holds with two stages")},
+};
+
+bool TileRow::covers(HeadTile head, MaskKind mask) const {
+  if (head.d > maxHeadSize || head.dv < minHeadSizeV || head.dv > maxHeadSizeV)
+    return false;
+  switch (mask) {
+  case MaskKind::dense:
+    return dense;
+  case MaskKind::causal:
+    return causal;
+  case MaskKind::local:
+    return local;
+  }
+  __builtin_unreachable();
+}
+
+std::span<const TileRow> tileRows() { return rows; }
+
+const TileRow *defaultTile(Target target, HeadTile head, MaskKind mask) {
+  for (const TileRow &row : rows)
+    if (row.target == target && row.covers(head, mask))
+      return &row;
+  return nullptr;
+}
+
+HeadTile headTileOf(Target target, int64_t headSize, int64_t headSizeV) {
+  if (target == Target::cpu)
+    return {headSize, headSizeV};
+  auto padded = [](int64_t size) {
+    for (int64_t tile : {64, 96, 128, 192, 256})
+      if (size <= tile)
+        return tile;
+    return size;
+  };
+  const HeadTile tile{padded(headSize), padded(headSizeV)};
+  for (HeadTile own : {HeadTile{192, 128}, HeadTile{64, 256}, HeadTile{64, 512}})
+    if (tile.d == own.d && tile.dv == own.dv)
+      return tile;
+  const int64_t wider = max(tile.d, tile.dv);
+  return {wider, wider};
+}
+
+/// Columns of the output that one consumer holds.
+static int64_t outputColumns(const Tile &tile, HeadTile head) {
+  return tile.splitBy == SplitBy::columns ? head.dv / tile.consumers : head.dv;
+}
+
+static constexpr int64_t warpgroupThreads = 128;
+
+int64_t fragmentRegisters(const Tile &tile, HeadTile head, ElementType element) {
+  const int64_t rows = tile.splitBy == SplitBy::columns ? tile.tileM : tile.tileM / tile.consumers;
+  const int64_t scores = rows * tile.tileN, output = rows * outputColumns(tile, head);
+  const int64_t p = tile.pvFromRegisters ? scores * elementBytes(element) / 4 : 0;
+  return ceilDiv(scores + output + p, warpgroupThreads);
+}
+
+int64_t threadsOf(const Tile &tile, const Machine &machine) {
+  return machine.target == Target::cpu ? 1 : warpgroupThreads * (tile.consumers + 1);
+}
+
+static std::string number(int64_t value) { return std::to_string(value); }
+
+static std::optional<std::string> whyNotShapes(const Tile &tile, HeadTile head, ElementType element,
+                                               const Machine &machine) {
+  const std::string name(machine.name);
+  const bool byColumns = tile.splitBy == SplitBy::columns;
+  const int64_t productRows = machine.mmaRows,
+                wanted = productRows * (byColumns ? 1 : tile.consumers);
+  if (tile.tileM != wanted)
+    return "expected a tile of " + number(wanted) + " queries, " + number(productRows) +
+           (byColumns ? " that all consumers share"
+                      : " for each of " + number(tile.consumers) + " consumers") +
+           " on " + name + ", it has " + number(tile.tileM) + "; set tile m or consumers";
+  // The second product contracts over keys, 32 bytes of P at a time.
+  const int64_t contraction = 32 / elementBytes(element), widest = 256;
+  if (tile.tileN % contraction != 0 || tile.tileN > widest)
+    return "expected a tile of keys that is a multiple of " + number(contraction) + " up to " +
+           number(widest) + " on " + name + ", it has " + number(tile.tileN) + "; set tile n";
+  const int64_t columns = outputColumns(tile, head);
+  if (columns % 8 != 0 || columns * (byColumns ? tile.consumers : 1) != head.dv || columns > widest)
+    return "one consumer would hold " + number(columns) + " of " + number(head.dv) +
+           " output columns, a product on " + name + " has at most " + number(widest) +
+           "; split columns over more consumers";
+  if (head.d % contraction != 0)
+    return "expected a head tile that is a multiple of " + number(contraction) + " on " + name +
+           ", it has " + number(head.d);
+  return std::nullopt;
+}
+
+static std::optional<std::string> whyNotRegisters(const Tile &tile, HeadTile head,
+                                                  ElementType element, const Machine &machine) {
+  const std::string name(machine.name);
+  for (int64_t registers : {tile.producerRegisters, tile.consumerRegisters})
+    if (registers < 24 || registers > 256 || registers % 8 != 0)
+      return "expected registers of a role to be a multiple of 8 from 24 to 256, they are " +
+             number(registers);
+  const int64_t held = fragmentRegisters(tile, head, element);
+  if (held + registersBesideFragments > tile.consumerRegisters)
+    return "a consumer holds " + number(held) + " registers of scores, output and P a thread and " +
+           number(registersBesideFragments) + " beside them, the plan gives it " +
+           number(tile.consumerRegisters) + "; use a smaller tile n";
+  const int64_t all =
+      warpgroupThreads * (tile.producerRegisters + tile.consumers * tile.consumerRegisters);
+  if (all > machine.registersPerSm)
+    return "plan needs " + number(all) + " registers, " + name + " has " +
+           number(machine.registersPerSm) + "; use fewer consumers or registers";
+  return std::nullopt;
+}
+
+std::optional<std::string> whyNotTile(const Tile &tile, HeadTile head, ElementType element,
+                                      const Machine &machine) {
+  for (auto [value, name] : {std::pair{tile.tileM, "tile m"},
+                             {tile.tileN, "tile n"},
+                             {tile.stages, "stages"},
+                             {tile.consumers, "consumers"}})
+    if (value < 1)
+      return std::string("expected ") + name + " of at least 1, it is " + number(value);
+  if (machine.target == Target::cpu) {
+    const bool rows = tile.splitBy == SplitBy::rows;
+    if ((rows ? tile.tileM : head.dv) % tile.consumers == 0)
+      return std::nullopt;
+    return std::string("expected ") + number(tile.consumers) + " consumers to divide " +
+           (rows ? "tile m (" + number(tile.tileM) : "the output's columns (" + number(head.dv)) +
+           ") evenly";
+  }
+  if (threadsOf(tile, machine) > machine.maxThreads)
+    return "plan needs " + number(threadsOf(tile, machine)) + " threads a block, " +
+           std::string(machine.name) + " has " + number(machine.maxThreads) +
+           "; use fewer consumers";
+  if (auto sentence = whyNotShapes(tile, head, element, machine))
+    return sentence;
+  return whyNotRegisters(tile, head, element, machine);
+}
+
+} // namespace flash::schedule

@@ -1,1 +1,0 @@
-// Stands here until the tests of lib/Schedule land.
