@@ -1,0 +1,220 @@
+//===- Attention.cpp - the plainest right kernel of an attention ----------===//
+//
+//   for each tile of work                     Q tile once
+//     for each key block, from the last       K, V tiles; S = Q K^T; mask; p, m, l, alpha; O = alpha O + P V
+//     O / l and lse
+//
+//===----------------------------------------------------------------------===//
+#include "Kernel.h"
+#include "flash/Schedule/Plan.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace flash;
+
+namespace {
+constexpr float log2e = 1.44269504088896340736f;
+
+class AttentionBuilder {
+public:
+  AttentionBuilder(Kernel &kernel, AttentionOp op)
+      : k(kernel), b(kernel.b), op(op), plan(op.getPlanAttr()), mask(op.getMask()) {}
+
+  void build() {
+    declare();
+    SmallVector<Value> inits{k.index(0), k.index(0)}; // tiles and key blocks done so far
+    SmallVector<Type> carried(2, b.getIndexType());
+    StringRef order = plan.getText("order").value_or("single");
+    auto work = tile::ForWorkOp::create(b, carried, b.getStringAttr(order), tiles, heads, batch, splits, section, inits);
+    Block *body = b.createBlock(&work.getBody());
+    body->addArguments(SmallVector<Type>(6, b.getIndexType()), SmallVector<Location>(6, b.getLoc()));
+    buildTile(body->getArguments());
+    k.finish();
+  }
+
+private:
+  Value add(Value x, Value y) { return arith::AddIOp::create(b, x, y); }
+  Value sub(Value x, Value y) { return arith::SubIOp::create(b, x, y); }
+  Value mul(Value x, Value y) { return arith::MulIOp::create(b, x, y); }
+  Value mulf(Value x, Value y) { return arith::MulFOp::create(b, x, y); }
+
+  void declare() {
+    auto qType = cast<ShapedType>(op.getQ().getType()), vType = cast<ShapedType>(op.getV().getType());
+    element = qType.getElementType();
+    partial = op.isPartial();
+    int64_t headSize = qType.getShape().back(), headSizeV = vType.getShape().back();
+    schedule::Target target = op.getTarget() ? op.getTarget()->target() : schedule::Target::cpu;
+    schedule::HeadTile head = schedule::headTileOf(target, headSize, headSizeV);
+    M = *plan.getInt("tile", 0), N = *plan.getInt("tile", 1), D = head.d, Dv = head.dv;
+
+    Value q = k.argument("q", qType), kk = k.argument("k", op.getK().getType()), v = k.argument("v", vType);
+    Value o = k.argument(partial ? "o_partial" : "o", op.getOutputType());
+    Value lse;
+    if (ShapedType type = op.getLseType())
+      lse = k.argument(partial ? "lse_partial" : "lse", type, /*keepLast=*/false);
+    if (op.getSink())
+      sink = k.argument("sink", op.getSink().getType(), /*keepLast=*/false);
+    scale = op.getScale() ? k.scalar("scale", op.getScale()) : k.f32(1.0 / std::sqrt(double(headSize)));
+    if (op.getSoftcap())
+      softcap = k.scalar("softcap", op.getSoftcap());
+    StringRef order = plan.getText("order").value_or("single");
+    if (order != "single" && order != "static")
+      section = k.argument("section", b.getIndexType());
+
+    batch = k.dim(q, 0);
+    Value queryHeads = k.dim(q, 2), kvHeads = k.dim(kk, 2);
+    // Without heads there is no work, but the ratio is computed all the same.
+    Value ratio = arith::DivUIOp::create(b, queryHeads, arith::MaxUIOp::create(b, kvHeads, k.index(1)));
+    Value rows = k.dim(q, 1);
+    group = 1;
+    heads = queryHeads;
+    if (plan.getFlag("pack_gqa").value_or(false)) {
+      group = packedGroup();
+      heads = kvHeads;
+      rows = mul(rows, k.index(group));
+    } else {
+      headsPerKv = ratio;
+    }
+    tiles = arith::CeilDivUIOp::create(b, rows, k.index(M));
+    splits = partial ? k.dim(o, 0) : k.index(1);
+
+    qv = k.view(q, headSize, group, false);
+    kv = k.view(kk, headSize, 1, false);
+    vv = k.view(v, headSizeV, 1, false);
+    ov = k.view(o, headSizeV, group, partial);
+    if (lse)
+      lv = k.view(lse, 1, group, partial);
+    qr = k.ring("q", M, D, element);
+    kr = k.ring("k", N, D, element);
+    vr = k.ring("v", N, Dv, element);
+    zero = k.f32(0);
+    minusInf = k.f32(-INFINITY);
+    prepareScores();
+  }
+
+  /// Query heads of a KV head; static, since it shapes the tile's rows.
+  int64_t packedGroup() {
+    return cast<ShapedType>(op.getQ().getType()).getDimSize(2) / cast<ShapedType>(op.getK().getType()).getDimSize(2);
+  }
+
+  /// c * tanh(s * scale / c) = c - 2c / (1 + exp2(s * scale * 2 log2(e) / c)): exact to f32 where the
+  /// hardware's tanh is not. The capped score needs no scale any more.
+  void prepareScores() {
+    softmaxScale = scale;
+    if (!softcap)
+      return;
+    softmaxScale = k.f32(1);
+    capSlope = arith::DivFOp::create(b, mulf(scale, k.f32(2 * log2e)), softcap);
+    capTwice = mulf(softcap, k.f32(2));
+  }
+  Value capped(Value s) {
+    return k.map(s, M, N, [&](ImplicitLocOpBuilder &b, ValueRange x) -> Value {
+      Value one = arith::ConstantOp::create(b, b.getF32FloatAttr(1));
+      Value power = math::Exp2Op::create(b, mulf(x[0], capSlope));
+      Value part = arith::DivFOp::create(b, capTwice, arith::AddFOp::create(b, power, one));
+      return arith::SubFOp::create(b, softcap, part);
+    });
+  }
+
+  void buildTile(ValueRange at) {
+    Value m = at[0], h = at[1], bi = at[2], s = at[3], t = at[4], n = at[5];
+    row0 = mul(m, k.index(M));
+    Value hk = headsPerKv ? Value(arith::DivUIOp::create(b, h, headsPerKv)) : h;
+    lenQ = tile::LengthOp::create(b, b.getIndexType(), qv, bi);
+    if (group > 1)
+      lenQ = arith::DivUIOp::create(b, lenQ, k.index(group));
+    lenK = tile::LengthOp::create(b, b.getIndexType(), kv, bi);
+    SmallVector<Value> inits{k.splat(zero, M, Dv), k.splat(minusInf, M, 1), k.splat(zero, M, 1)};
+    tile::FillOp::create(b, qv, bi, h, row0, qr, t);
+    Value q = wait(qr, t);
+
+    Value end, blocks;
+    if (partial) { // this split's share of all blocks
+      SmallVector<Type> counts(5, b.getIndexType());
+      auto dense = MaskAttr::get(b.getContext(), schedule::Mask{});
+      auto range = tile::BlockRangeOp::create(b, counts, row0, lenQ, lenK, s, splits, M, N, dense, group);
+      end = range.getEnd();
+      blocks = add(range.getRight(), range.getInner());
+    } else {
+      end = blocks = arith::CeilDivUIOp::create(b, lenK, k.index(N));
+    }
+    auto loop = scf::ForOp::create(b, k.index(0), blocks, k.index(1), inits);
+    loop->setAttr("flash_tile.run", b.getStringAttr("all"));
+    {
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPointToEnd(loop.getBody());
+      Value i = loop.getInductionVar();
+      Value col = mul(sub(sub(end, k.index(1)), i), k.index(N));
+      scf::YieldOp::create(b, buildBlock(q, bi, hk, col, add(n, i), loop.getRegionIterArgs()));
+    }
+    tile::ReleaseOp::create(b, qr, t);
+    store(loop.getResults(), bi, h, s);
+    tile::YieldOp::create(b, ValueRange{add(t, k.index(1)), add(n, blocks)});
+  }
+
+  SmallVector<Value> buildBlock(Value q, Value bi, Value hk, Value col, Value it, ValueRange carried) {
+    Type f32 = b.getF32Type();
+    auto flight = [&](int64_t rows, int64_t cols) { return tile::FlightType::get(b.getContext(), {rows, cols}, f32); };
+    tile::FillOp::create(b, kv, bi, hk, col, kr, it);
+    tile::FillOp::create(b, vv, bi, hk, col, vr, it);
+    Value kt = wait(kr, it);
+    Value sf = tile::MmaOp::create(b, flight(M, N), q, kt, Value(), /*trans_b=*/true);
+    Value s = tile::MmaWaitOp::create(b, k.frag(M, N, f32), sf);
+    tile::ReleaseOp::create(b, kr, it);
+    if (softcap)
+      s = capped(s);
+    s = tile::MaskOp::create(b, s, row0, col, lenQ, lenK, mask, group);
+    auto step = tile::SoftmaxStepOp::create(b, tile::SoftmaxMode::online, s, carried[1], carried[2], softmaxScale);
+    Value o = tile::RescaleOp::create(b, carried[0], step.getAlpha());
+    Value p = cast(step.getP());
+    Value vt = wait(vr, it);
+    Value of = tile::MmaOp::create(b, flight(M, Dv), p, vt, o, /*trans_b=*/false);
+    o = tile::MmaWaitOp::create(b, k.frag(M, Dv, f32), of);
+    tile::ReleaseOp::create(b, vr, it);
+    return {o, step.getMNext(), step.getLNext()};
+  }
+
+  void store(ValueRange carried, Value bi, Value h, Value s) {
+    bool joins = sink && !partial;
+    auto final = tile::FinalizeOp::create(b, carried[0], carried[1], carried[2], softmaxScale, joins ? sink : Value(),
+                                          joins ? h : Value(), joins ? row0 : Value(), group);
+    Value o = final.getResult();
+    if (partial) // a view of partials counts heads times splits
+      h = add(mul(h, splits), s);
+    else
+      o = cast(o);
+    tile::StoreOp::create(b, o, ov, bi, h, row0, Value());
+    if (lv)
+      tile::StoreOp::create(b, final.getLse(), lv, bi, h, row0, Value());
+  }
+
+  Value cast(Value f) {
+    auto type = mlir::cast<tile::FragType>(f.getType());
+    if (type.getElementType() == element)
+      return f;
+    return tile::CastOp::create(b, k.frag(type.getShape()[0], type.getShape()[1], element), f);
+  }
+  Value wait(Value ring, Value it) {
+    auto type = mlir::cast<tile::RingType>(ring.getType());
+    return tile::WaitOp::create(b, tile::TileType::get(b.getContext(), type.getShape().drop_front(), type.getElementType()),
+                                ring, it);
+  }
+
+  Kernel &k;
+  ImplicitLocOpBuilder &b;
+  AttentionOp op;
+  PlanAttr plan;
+  MaskAttr mask;
+  Type element;
+  bool partial = false;
+  int64_t M = 0, N = 0, D = 0, Dv = 0, group = 1;
+  Value sink, scale, softcap, softmaxScale, capSlope, capTwice, section;
+  Value batch, heads, headsPerKv, tiles, splits, zero, minusInf;
+  Value qv, kv, vv, ov, lv, qr, kr, vr;
+  Value row0, lenQ, lenK;
+};
+} // namespace
+
+void flash::buildAttention(Kernel &kernel, AttentionOp op) { AttentionBuilder(kernel, op).build(); }

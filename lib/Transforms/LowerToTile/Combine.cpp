@@ -1,0 +1,129 @@
+//===- Combine.cpp - the kernel that joins partial results ----------------===//
+//
+// The parts of a row are joined one by one, as blocks of keys are: each has one logit, its lse, and one
+// value, its o. A part that saw no key has lse -inf, hence weight 0; the sink is a part without a value.
+//
+//===----------------------------------------------------------------------===//
+#include "Kernel.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace flash;
+
+namespace {
+constexpr float log2e = 1.44269504088896340736f;
+
+struct State {
+  Value o, m, l;
+};
+
+class CombineBuilder {
+public:
+  CombineBuilder(Kernel &kernel, CombineOp op) : k(kernel), b(kernel.b), op(op) {}
+
+  void build() {
+    auto oType = cast<ShapedType>(op.getOPartial().getType());
+    M = *op.getPlanAttr().getInt("tile", 0);
+    Dv = oType.getShape().back();
+    Value oPartial = k.argument("o_partial", oType);
+    Value lsePartial = k.argument("lse_partial", op.getLsePartial().getType(), /*keepLast=*/false);
+    Value o = k.argument("o", op.getOutputType()), lse;
+    if (ShapedType type = op.getLseType())
+      lse = k.argument("lse", type, /*keepLast=*/false);
+    if (op.getSink())
+      sink = k.argument("sink", op.getSink().getType(), /*keepLast=*/false);
+    opv = k.view(oPartial, Dv, 1, true);
+    lpv = k.view(lsePartial, 1, 1, true);
+    ov = k.view(o, Dv, 1, false);
+    if (lse)
+      lv = k.view(lse, 1, 1, false);
+    splits = k.dim(oPartial, 0);
+    Value tiles = arith::CeilDivUIOp::create(b, k.dim(o, 1), k.index(M));
+    auto work = tile::ForWorkOp::create(b, TypeRange(), b.getStringAttr("single"), tiles, k.dim(o, 2), k.dim(o, 0),
+                                        k.index(1), Value(), ValueRange());
+    Block *body = b.createBlock(&work.getBody());
+    body->addArguments(SmallVector<Type>(4, b.getIndexType()), SmallVector<Location>(4, b.getLoc()));
+    buildTile(body->getArgument(0), body->getArgument(1), body->getArgument(2));
+    tile::YieldOp::create(b, ValueRange());
+    k.finish();
+  }
+
+private:
+  void buildTile(Value m, Value h, Value bi) {
+    Value row0 = arith::MulIOp::create(b, m, k.index(M));
+    Value zero = k.f32(0), minusInf = k.f32(-INFINITY);
+    SmallVector<Value> inits{k.splat(zero, M, Dv), k.splat(minusInf, M, 1), k.splat(zero, M, 1)};
+    auto loop = scf::ForOp::create(b, k.index(0), splits, k.index(1), inits);
+    {
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPointToEnd(loop.getBody());
+      Value part = arith::AddIOp::create(b, arith::MulIOp::create(b, h, splits), loop.getInductionVar());
+      Value lse = tile::LoadOp::create(b, k.frag(M, 1, b.getF32Type()), lpv, bi, part, row0);
+      Value o = tile::LoadOp::create(b, k.frag(M, Dv, b.getF32Type()), opv, bi, part, row0);
+      ValueRange carried = loop.getRegionIterArgs();
+      State next = join({carried[0], carried[1], carried[2]}, lse, o);
+      scf::YieldOp::create(b, ValueRange{next.o, next.m, next.l});
+    }
+    State all{loop.getResult(0), loop.getResult(1), loop.getResult(2)};
+    if (sink) {
+      Value logit = memref::LoadOp::create(b, sink, h);
+      all = join(all, k.splat(logit, M, 1), k.splat(zero, M, Dv));
+    }
+    store(all, bi, h, row0);
+  }
+
+  /// `state` and one more part.
+  State join(State state, Value lse, Value o) {
+    Value m = k.map({state.m, lse}, M, 1, [](ImplicitLocOpBuilder &b, ValueRange x) -> Value {
+      return arith::MaximumFOp::create(b, x[0], x[1]);
+    });
+    Value alpha = weight(state.m, m), w = weight(lse, m);
+    auto mix = [](ImplicitLocOpBuilder &b, ValueRange x) -> Value { // x0 * x1 + x2 * x3
+      return arith::AddFOp::create(b, arith::MulFOp::create(b, x[0], x[1]), arith::MulFOp::create(b, x[2], x[3]));
+    };
+    Value l = k.map({state.l, alpha, w}, M, 1, [](ImplicitLocOpBuilder &b, ValueRange x) -> Value {
+      return arith::AddFOp::create(b, arith::MulFOp::create(b, x[0], x[1]), x[2]);
+    });
+    return {k.map({state.o, alpha, o, w}, M, Dv, mix), m, l};
+  }
+
+  /// exp(lse - m); 0 for lse = -inf, also where m is -inf too.
+  Value weight(Value lse, Value m) {
+    return k.map({lse, m}, M, 1, [](ImplicitLocOpBuilder &b, ValueRange x) -> Value {
+      auto constant = [&](float value) { return arith::ConstantOp::create(b, b.getF32FloatAttr(value)); };
+      Value none = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, x[0], constant(-INFINITY));
+      Value power = math::Exp2Op::create(b, arith::MulFOp::create(b, arith::SubFOp::create(b, x[0], x[1]), constant(log2e)));
+      return arith::SelectOp::create(b, none, constant(0), power);
+    });
+  }
+
+  void store(State all, Value bi, Value h, Value row0) {
+    auto zero = [](ImplicitLocOpBuilder &b) { return arith::ConstantOp::create(b, b.getF32FloatAttr(0)); };
+    Value o = k.map({all.o, all.l}, M, Dv, [&](ImplicitLocOpBuilder &b, ValueRange x) -> Value {
+      Value empty = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, x[1], zero(b));
+      return arith::SelectOp::create(b, empty, zero(b), arith::DivFOp::create(b, x[0], x[1]));
+    });
+    Type element = op.getOutputType().getElementType();
+    if (!element.isF32())
+      o = tile::CastOp::create(b, k.frag(M, Dv, element), o);
+    tile::StoreOp::create(b, o, ov, bi, h, row0, Value());
+    if (!lv)
+      return;
+    Value lse = k.map({all.m, all.l}, M, 1, [&](ImplicitLocOpBuilder &b, ValueRange x) -> Value {
+      return arith::AddFOp::create(b, x[0], math::LogOp::create(b, x[1])); // -inf where m is: log 0
+    });
+    tile::StoreOp::create(b, lse, lv, bi, h, row0, Value());
+  }
+
+  Kernel &k;
+  ImplicitLocOpBuilder &b;
+  CombineOp op;
+  int64_t M = 0, Dv = 0;
+  Value sink, splits, opv, lpv, ov, lv;
+};
+} // namespace
+
+void flash::buildCombine(Kernel &kernel, CombineOp op) { CombineBuilder(kernel, op).build(); }

@@ -1,0 +1,54 @@
+//===- Kernel.h - a kernel under construction -------------------*- C++ -*-===//
+//
+// A kernel is a func.func over memrefs and scalars, each argument named by `flash.arg`. The builders of
+// its body (Attention.cpp, Combine.cpp) ask for arguments by name.
+//
+//===----------------------------------------------------------------------===//
+#ifndef FLASH_TRANSFORMS_LOWERTOTILE_KERNEL_H
+#define FLASH_TRANSFORMS_LOWERTOTILE_KERNEL_H
+
+#include "flash/Tile.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+
+namespace flash {
+
+class Kernel {
+public:
+  /// An empty kernel `name` before `anchor`, for the flash op `source` with its target and plan.
+  Kernel(mlir::func::FuncOp anchor, llvm::StringRef name, mlir::Operation *source, PlanAttr plan);
+
+  /// A new argument. A tensor or memref of any layout becomes a memref of dynamic sizes and strides whose last
+  /// dimension, the head size, stays as it is; `keepLast = false` makes that dynamic too.
+  mlir::Value argument(llvm::StringRef name, mlir::Type type, bool keepLast = true);
+  /// An f32 operand of the source: an argument, or a clone of the constant it is.
+  mlir::Value scalar(llvm::StringRef name, mlir::Value operand);
+
+  mlir::Value index(int64_t value) { return mlir::arith::ConstantIndexOp::create(b, value); }
+  mlir::Value f32(float value) {
+    return mlir::arith::ConstantOp::create(b, b.getF32FloatAttr(value));
+  }
+  mlir::Value dim(mlir::Value memref, int64_t dimension);
+  mlir::Value view(mlir::Value memref, int64_t cols, int64_t group, bool partial);
+  mlir::Value ring(llvm::StringRef name, int64_t rows, int64_t cols, mlir::Type element);
+  mlir::Value splat(mlir::Value scalar, int64_t rows, int64_t cols);
+  tile::FragType frag(int64_t rows, int64_t cols, mlir::Type element) {
+    return tile::FragType::get(b.getContext(), {rows, cols}, element);
+  }
+  /// An elementwise fragment computation; `body` gets one scalar an input and gives the result.
+  mlir::Value map(mlir::ValueRange inputs, int64_t rows, int64_t cols,
+                  llvm::function_ref<mlir::Value(mlir::ImplicitLocOpBuilder &, mlir::ValueRange)> body);
+  /// Ends the kernel with a return.
+  void finish();
+
+  mlir::func::FuncOp func;
+  mlir::ImplicitLocOpBuilder b;
+};
+
+void buildAttention(Kernel &kernel, AttentionOp op);
+void buildCombine(Kernel &kernel, CombineOp op);
+
+} // namespace flash
+
+#endif // FLASH_TRANSFORMS_LOWERTOTILE_KERNEL_H

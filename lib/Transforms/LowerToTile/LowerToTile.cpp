@@ -1,0 +1,73 @@
+//===- LowerToTile.cpp - flash-lower-to-tile: one kernel a flash op -------===//
+#include "Kernel.h"
+#include "flash/Passes.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+namespace flash {
+#define GEN_PASS_DEF_FLASHLOWERTOTILE
+#include "flash/Passes.h.inc"
+} // namespace flash
+
+using namespace mlir;
+using namespace flash;
+
+namespace {
+struct LowerToTile : impl::FlashLowerToTileBase<LowerToTile> {
+  void runOnOperation() override {
+    SymbolTable symbols(getOperation());
+    for (auto func : llvm::make_early_inc_range(getOperation().getOps<func::FuncOp>())) {
+      SmallVector<AttentionOp> attentions(func.getOps<AttentionOp>());
+      SmallVector<CombineOp> combines(func.getOps<CombineOp>());
+      if (attentions.empty() && combines.empty())
+        continue;
+      if (failed(becomesKernels(func, attentions, combines)) || failed(lower(func, attentions, combines, symbols)))
+        return signalPassFailure();
+    }
+  }
+
+  /// A kernel computes one op; a function that computes more has no kernel.
+  LogicalResult becomesKernels(func::FuncOp func, ArrayRef<AttentionOp> attentions, ArrayRef<CombineOp> combines) {
+    if (attentions.size() > 1 || combines.size() > 1)
+      return func.emitOpError("expected one attention (and the combine of its parts) in a function that becomes a "
+                              "kernel; give each attention a function of its own");
+    for (Operation &op : func.getOps())
+      if (!isa<AttentionOp, CombineOp, func::ReturnOp, memref::AllocOp, memref::DeallocOp, memref::DimOp, tensor::DimOp>(op) &&
+          !op.hasTrait<OpTrait::ConstantLike>())
+        return op.emitOpError("stands beside an attention in a function that becomes a kernel; move it to its caller");
+    return success();
+  }
+
+  LogicalResult lower(func::FuncOp func, ArrayRef<AttentionOp> attentions, ArrayRef<CombineOp> combines, SymbolTable &symbols) {
+    std::string name = func.getName().str();
+    symbols.remove(func); // frees the name; the function itself goes once its kernels stand
+    auto kernelFor = [&](Operation *op, StringRef suffix) -> FailureOr<Kernel> {
+      auto plan = op->getAttrOfType<PlanAttr>("plan");
+      if (!plan || !plan.getInt("tile", 0))
+        return op->emitOpError("expected a plan with a tile; run flash-select-tiles before");
+      Kernel kernel(func, name + suffix.str(), op, plan);
+      return kernel;
+    };
+    for (AttentionOp op : attentions) {
+      auto kernel = kernelFor(op, "");
+      if (failed(kernel))
+        return failure();
+      auto heads = [](Value v) { return cast<ShapedType>(v.getType()).getDimSize(2); };
+      if (op.getPlanAttr().getFlag("pack_gqa").value_or(false) &&
+          (ShapedType::isDynamic(heads(op.getQ())) || ShapedType::isDynamic(heads(op.getK())) || heads(op.getK()) == 0))
+        return op.emitOpError("expected q's and k's heads to be known when compiling, as pack_gqa makes rows of them");
+      buildAttention(*kernel, op);
+    }
+    for (CombineOp op : combines) {
+      auto kernel = kernelFor(op, attentions.empty() ? "" : "_combine");
+      if (failed(kernel))
+        return failure();
+      buildCombine(*kernel, op);
+    }
+    func.erase();
+    return success();
+  }
+};
+} // namespace
