@@ -165,9 +165,10 @@ private:
     tile::ReleaseOp::create(b, kr, it);
     if (softcap)
       s = capped(s);
-    s = tile::MaskOp::create(b, s, row0, col, lenQ, lenK, mask, group);
-    auto step = tile::SoftmaxStepOp::create(b, tile::SoftmaxMode::online, s, carried[1], carried[2], softmaxScale);
-    Value o = tile::RescaleOp::create(b, carried[0], step.getAlpha());
+    s = tile::MaskOp::create(b, s.getType(), s, row0, col, lenQ, lenK, mask, group);
+    Type row = carried[1].getType();
+    auto step = tile::SoftmaxStepOp::create(b, s.getType(), row, row, row, tile::SoftmaxMode::online, s, carried[1], carried[2], softmaxScale);
+    Value o = tile::RescaleOp::create(b, carried[0].getType(), carried[0], step.getAlpha());
     Value p = cast(step.getP());
     Value vt = wait(vr, it);
     Value of = tile::MmaOp::create(b, flight(M, Dv), p, vt, o, /*trans_b=*/false);
@@ -178,7 +179,7 @@ private:
 
   void store(ValueRange carried, Value bi, Value h, Value s) {
     bool joins = sink && !partial;
-    auto final = tile::FinalizeOp::create(b, carried[0], carried[1], carried[2], softmaxScale, joins ? sink : Value(),
+    auto final = tile::FinalizeOp::create(b, carried[0].getType(), carried[1].getType(), carried[0], carried[1], carried[2], softmaxScale, joins ? sink : Value(),
                                           joins ? h : Value(), joins ? row0 : Value(), group);
     Value o = final.getResult();
     if (partial) // a view of partials counts heads times splits

@@ -15,7 +15,7 @@ using namespace mlir;
 using namespace flash;
 
 namespace {
-struct LowerToTile : impl::FlashLowerToTileBase<LowerToTile> {
+struct LowerToTile : flash::impl::FlashLowerToTileBase<LowerToTile> {
   void runOnOperation() override {
     SymbolTable symbols(getOperation());
     for (auto func : llvm::make_early_inc_range(getOperation().getOps<func::FuncOp>())) {

@@ -1,0 +1,118 @@
+//===- SkipBlocks.cpp - flash-tile-skip-blocks ----------------------------===//
+//
+//   for i in 0 .. all: masked      ->   for i in 0 .. right:               masked
+//                                       for i in right .. right + inner:   not masked
+//                                       for i in ...: left masked, then sink tokens masked
+//
+//===----------------------------------------------------------------------===//
+#include "KernelRuns.h"
+#include "flash/Passes.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+
+namespace flash {
+#define GEN_PASS_DEF_FLASHTILESKIPBLOCKS
+#include "flash/Passes.h.inc"
+} // namespace flash
+
+using namespace mlir;
+using namespace flash;
+
+namespace {
+struct SkipBlocks : flash::impl::FlashTileSkipBlocksBase<SkipBlocks> {
+  void runOnOperation() override {
+    SmallVector<scf::ForOp> kernelRuns;
+    getOperation()->walk([&](func::FuncOp func) {
+      PlanAttr plan = planOfKernel(func);
+      SmallVector<scf::ForOp> runs = runsIn(func);
+      if (!plan || !plan.getFlag("skip_blocks").value_or(true) || runs.size() != 1 ||
+          runs.front()->getAttrOfType<StringAttr>(runName) != "all")
+        return;
+      if (failed(skip(runs.front(), func)))
+        signalPassFailure();
+    });
+  }
+
+  /// What the mask op of the run says about its kernel.
+  static tile::MaskOp maskOf(scf::ForOp run) {
+    auto masks = run.getBody()->getOps<tile::MaskOp>();
+    return masks.empty() ? tile::MaskOp() : *masks.begin();
+  }
+
+  LogicalResult skip(scf::ForOp all, func::FuncOp func) {
+    tile::MaskOp mask = maskOf(all);
+    auto work = all->getParentOfType<tile::ForWorkOp>();
+    auto fills = all.getBody()->getOps<tile::FillOp>();
+    if (!mask || !work || fills.empty())
+      return all.emitOpError("expected a mask and fills in a run of key blocks, and work around it");
+    tile::FillOp fill = *fills.begin();
+    ImplicitLocOpBuilder b(all.getLoc(), all);
+    auto add = [&](Value x, Value y) -> Value { return arith::AddIOp::create(b, x, y); };
+    schedule::Mask shape = mask.getMask().mask();
+    int64_t rows = mask.getValue().getType().getShape()[0], block = mask.getValue().getType().getShape()[1];
+
+    Block &body = work.getBody().front();
+    SmallVector<Type> counts(5, b.getIndexType());
+    auto range = tile::BlockRangeOp::create(b, counts, mask.getRow0(), mask.getLenQ(), mask.getLenK(),
+                                            body.getArgument(3), work.getSplits(), rows, block, mask.getMask(),
+                                            mask.getGroup());
+    Value afterRight = range.getRight(), afterInner = add(afterRight, range.getInner());
+    struct Run {
+      StringRef name;
+      Value from, to, end;
+      bool masked;
+    };
+    SmallVector<Run> runs{{"right", all.getLowerBound(), afterRight, range.getEnd(), true},
+                          {"inner", afterRight, afterInner, range.getEnd(), false}};
+    Value total = afterInner;
+    if (shape.boundsLeft()) {
+      total = add(total, range.getLeft());
+      runs.push_back({"left", afterInner, total, range.getEnd(), true});
+    }
+    if (shape.hasSinkTokens()) { // block i of this run lies at sink - 1 - (i - total) = (sink + total) - 1 - i
+      Value sinkEnd = add(range.getSink(), total), from = total;
+      total = add(total, range.getSink());
+      runs.push_back({"sink", from, total, sinkEnd, true});
+    }
+
+    Value oldEnd = endOf(fill, all), oldTotal = all.getUpperBound();
+    if (!oldEnd)
+      return fill.emitOpError("expected the rows of a fill to count down from the run's last block");
+    SmallVector<Value> carried(all.getInitArgs());
+    for (const Run &run : runs) {
+      auto loop = scf::ForOp::create(b, run.from, run.to, all.getStep(), carried);
+      loop->setAttr(runName, b.getStringAttr(run.name));
+      IRMapping map;
+      map.map(oldEnd, run.end);
+      map.map(all.getInductionVar(), loop.getInductionVar());
+      map.map(all.getRegionIterArgs(), loop.getRegionIterArgs());
+      OpBuilder inside = OpBuilder::atBlockEnd(loop.getBody());
+      for (Operation &op : *all.getBody()) {
+        if (auto old = dyn_cast<tile::MaskOp>(op); old && !run.masked)
+          map.map(old.getResult(), map.lookup(old.getValue()));
+        else
+          inside.clone(op, map);
+      }
+      carried.assign(loop.result_begin(), loop.result_end());
+    }
+    all.replaceAllUsesWith(carried);
+    // What counts blocks after the run counts the new total.
+    oldTotal.replaceUsesWithIf(total, [&](OpOperand &use) {
+      return use.getOwner()->getBlock() == all->getBlock() && all->isBeforeInBlock(use.getOwner());
+    });
+    all.erase();
+    func->setAttr(planName, planOfKernel(func).with("skip_blocks", b.getBoolAttr(true)));
+    return success();
+  }
+
+  /// The `end` of a fill's row (end - 1 - i) * block.
+  static Value endOf(tile::FillOp fill, scf::ForOp run) {
+    auto col = fill.getRow().getDefiningOp<arith::MulIOp>();
+    auto index = col ? col.getLhs().getDefiningOp<arith::SubIOp>() : arith::SubIOp();
+    auto last = index && index.getRhs() == run.getInductionVar() ? index.getLhs().getDefiningOp<arith::SubIOp>()
+                                                                 : arith::SubIOp();
+    return last ? last.getLhs() : Value();
+  }
+};
+} // namespace
