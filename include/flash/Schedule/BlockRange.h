@@ -56,9 +56,14 @@ Runs<I> keyRuns(const Mask &mask, I row0, int64_t rows, int64_t block, I lenQ, I
 
   I main = end - begin, sinks = zero;
   if (mask.hasSinkTokens()) {
+    // Sink tokens below the window are a second interval. They pass its end only where a chunk
+    // ends before them; then the window's last run goes on to their end.
     I seen = select(lessThan(first, lenQ), max(sinksTo(mask, highest, lenK), none), zero);
-    sinks = ceilDiv(seen, block);
-    sinks = select(lessThan(zero, main), min(sinks, begin), sinks);
+    I seenBlocks = ceilDiv(seen, block);
+    auto hasWindow = lessThan(zero, main);
+    sinks = select(hasWindow, min(seenBlocks, begin), seenBlocks);
+    if (mask.chunk > 0)
+      main = select(hasWindow, max(end, seenBlocks) - begin, main);
   }
 
   // This split's share [from, to) of the sequence.
