@@ -123,7 +123,7 @@ def Flash_AttentionOp : Flash_Op<"attention",
     its own normalised part: what `flash-split-kv` makes and `flash.combine` joins.
 
     ```mlir
-    %o, %lse = flash.attention %q, %k, %v by #flash.mask<causal>
+    %o, %lse = flash.attention %q, %k, %v by <causal>
         : tensor<?x?x16x128xbf16>, tensor<?x?x4x128xbf16>, tensor<?x?x4x128xbf16>
         -> tensor<?x?x16x128xbf16>, tensor<?x16x?xf32>
     ```
