@@ -23,7 +23,7 @@ struct Problem {
   Target target = Target::cpu;
   ElementType element = ElementType::f32;
   int64_t headSize = 0, headSizeV = 0;
-  MaskRequest mask;
+  MaskRequest mask = {};
   bool softcap = false;
   bool sink = false; ///< a learnable logit per query head
   int64_t batch = unknown, heads = unknown, kvHeads = unknown;
@@ -73,12 +73,16 @@ struct Plan {
 
 /// What a caller fixed by hand.
 struct PlanOverrides {
-  std::optional<int64_t> tileM, tileN, stages, consumers, producerRegisters, consumerRegisters;
-  std::optional<SplitBy> splitBy;
-  std::optional<bool> pvFromRegisters, overlap, earlyWait, packGqa, persistent, stealing;
-  std::optional<int64_t> splits, l2Section;
-  std::optional<WorkOrder> order;
-  std::optional<Transfer> transfer;
+  std::optional<int64_t> tileM = {}, tileN = {}, stages = {}, consumers = {};
+  std::optional<SplitBy> splitBy = {};
+  std::optional<int64_t> producerRegisters = {}, consumerRegisters = {};
+  std::optional<bool> pvFromRegisters = {}, overlap = {}, earlyWait = {};
+  std::optional<Transfer> transfer = {};
+  std::optional<bool> packGqa = {};
+  std::optional<int64_t> splits = {};
+  std::optional<WorkOrder> order = {};
+  std::optional<int64_t> l2Section = {};
+  std::optional<bool> persistent = {}, stealing = {};
 };
 
 /// Why there is no plan. `notBuilt` is right input for which this build has no kernel.

@@ -1,0 +1,186 @@
+//===- SchedulePlanTest.cpp - the planner and its sentences ---------------===//
+
+#include "flash/Schedule/Plan.h"
+
+#include <gtest/gtest.h>
+
+using namespace flash::schedule;
+
+namespace {
+Problem problem(Target target, int64_t d = 128, int64_t dv = 128) {
+  Problem p;
+  p.target = target;
+  p.element = ElementType::bf16;
+  p.headSize = d;
+  p.headSizeV = dv;
+  p.batch = 2;
+  p.heads = p.kvHeads = 8;
+  p.lenQ = p.lenK = 1024;
+  return p;
+}
+
+Plan planned(const Problem &p, const PlanOverrides &overrides = {}) {
+  auto made = makePlan(p, overrides);
+  if (auto *refusal = std::get_if<Refusal>(&made)) {
+    ADD_FAILURE() << refusal->sentence;
+    return {};
+  }
+  return std::get<Plan>(made);
+}
+
+std::string refused(const Problem &p, const PlanOverrides &overrides = {},
+                    Refusal::Kind kind = Refusal::invalid) {
+  auto made = makePlan(p, overrides);
+  auto *refusal = std::get_if<Refusal>(&made);
+  if (!refusal)
+    return "planned";
+  EXPECT_EQ(refusal->kind, kind) << refusal->sentence;
+  return refusal->sentence;
+}
+} // namespace
+
+TEST(Plan, Hopper) {
+  Problem p = problem(Target::sm90);
+  Plan plan = planned(p);
+  EXPECT_EQ(plan.tileM, 128);
+  EXPECT_EQ(plan.tileN, 128);
+  EXPECT_EQ(plan.consumers, 2);
+  EXPECT_EQ(plan.threads, 384);
+  EXPECT_EQ(plan.sharedBytes, (32 + 4 * 32) * 1024 + 6 * 16);
+  EXPECT_EQ(plan.order, WorkOrder::fixed);
+  EXPECT_EQ(gridOf(plan, p), 128); // as many tiles; fewer than SMs
+
+  p.mask.causal = true;
+  p.batch = 4;
+  plan = planned(p);
+  EXPECT_EQ(plan.order, WorkOrder::dynamic);
+  EXPECT_TRUE(plan.persistent);
+  EXPECT_FALSE(plan.stealing);
+  EXPECT_EQ(gridOf(plan, p), 132);
+  EXPECT_EQ(workShapeOf(plan, p).section, 64); // a head of 512 KiB
+
+  p.headSizeV = 512;
+  p.headSize = 64;
+  plan = planned(p);
+  EXPECT_EQ(plan.splitBy, SplitBy::columns);
+  EXPECT_EQ(plan.threads, 384);
+  EXPECT_EQ(ringsOf(plan, p.element)[0].stages, 1); // both consumers read one Q
+}
+
+TEST(Plan, SizesMayBeUnknown) {
+  for (Target target : {Target::cpu, Target::sm90}) {
+    Problem p = problem(target);
+    p.batch = p.heads = p.kvHeads = p.lenQ = p.lenK = unknown;
+    p.mask = {.causal = true};
+    Plan plan = planned(p);
+    EXPECT_EQ(plan.mask.kind, MaskKind::causal);
+    EXPECT_EQ(plan.splits, 1);
+    EXPECT_FALSE(plan.packGqa);
+  }
+}
+
+TEST(Plan, FewTilesAreSplitAndQueryHeadsPacked) {
+  Problem p = problem(Target::cpu);
+  p.sms = 132;
+  p.lenQ = 1;
+  p.lenK = 16384;
+  p.kvHeads = 2;
+  Plan plan = planned(p);
+  EXPECT_TRUE(plan.packGqa);
+  EXPECT_EQ(plan.group, 4);
+  EXPECT_GT(plan.splits, 16); // 4 tiles for 132 workers
+  EXPECT_EQ(plan.order, WorkOrder::single);
+  EXPECT_FALSE(plan.persistent);
+  EXPECT_EQ(tilesOf(workShapeOf(plan, p)), 4 * plan.splits);
+
+  p.numSplits = 3;
+  p.packGqa = false;
+  plan = planned(p);
+  EXPECT_EQ(plan.splits, 3);
+  EXPECT_FALSE(plan.packGqa);
+  EXPECT_EQ(plan.reasons.splits, "set by hand");
+}
+
+TEST(Plan, WhatIsSetByHandIsKeptAndChecked) {
+  Plan plan =
+      planned(problem(Target::cpu),
+              {.tileM = 4, .tileN = 4, .stages = 3, .order = WorkOrder::dynamic, .l2Section = 5});
+  EXPECT_EQ(plan.tileM, 4);
+  EXPECT_EQ(plan.tileN, 4);
+  EXPECT_EQ(plan.stages, 3);
+  EXPECT_EQ(plan.l2Section, 5);
+  EXPECT_EQ(plan.order, WorkOrder::dynamic);
+
+  plan = planned(problem(Target::sm90), {.tileM = 192, .tileN = 64}); // consumers follow
+  EXPECT_EQ(plan.consumers, 3);
+  EXPECT_EQ(plan.consumerRegisters, 160);
+}
+
+TEST(Plan, RefusesWithDemandFactAndWayOut) {
+  const Problem h = problem(Target::sm90), cpu = problem(Target::cpu);
+  EXPECT_EQ(refused(h, {.stages = 4}),
+            "plan needs 295072 bytes of shared memory, sm_90a has 232448; use fewer stages");
+  EXPECT_EQ(refused(h, {.tileM = 100}),
+            "expected a tile of 64 queries, 64 for each of 1 consumers on sm_90a, it has 100; set "
+            "tile m or consumers");
+  EXPECT_EQ(refused(h, {.tileN = 24}),
+            "expected a tile of keys that is a multiple of 16 up to 256 on sm_90a, it has 24; set "
+            "tile n");
+  EXPECT_EQ(refused(h, {.tileN = 256}),
+            "a consumer holds 256 registers of scores, output and P a thread and 24 beside them, "
+            "the plan gives it 240; use a smaller tile n");
+  EXPECT_EQ(refused(h, {.producerRegisters = 40, .consumerRegisters = 248}),
+            "plan needs 68608 registers, sm_90a has 65536; use fewer consumers or registers");
+  EXPECT_EQ(refused(problem(Target::sm90, 64, 512), {.consumers = 1, .splitBy = SplitBy::rows}),
+            "one consumer would hold 512 of 512 output columns, a product on sm_90a has at most "
+            "256; split columns over more consumers");
+  EXPECT_EQ(refused(cpu, {.tileN = 0}), "expected tile n of at least 1, it is 0");
+  EXPECT_EQ(refused(cpu, {.order = WorkOrder::varlenDynamic}),
+            "order varlen_dynamic needs packed sequences, the problem has none; use dynamic");
+  EXPECT_EQ(refused(cpu, {.splits = -2}), "expected splits from 1 to 65535, there are -2");
+}
+
+TEST(Plan, WhatIsNotBuiltIsSaidApart) {
+  const Problem h = problem(Target::sm90);
+  EXPECT_EQ(refused(h, {.splits = 2}, Refusal::notBuilt),
+            "split keys (num_splits = 2) are not built for sm_90a; use num_splits = 1, or cpu");
+  Problem grouped = h;
+  grouped.kvHeads = 2;
+  EXPECT_EQ(refused(grouped, {.packGqa = true}, Refusal::notBuilt),
+            "packed query heads (pack_gqa) are not built for sm_90a; leave pack_gqa out, or use "
+            "cpu");
+  EXPECT_EQ(refused(problem(Target::sm86), {}, Refusal::notBuilt),
+            "kernels for sm_86 are not built; use sm_90a or cpu");
+  Problem f8 = h;
+  f8.element = ElementType::f8;
+  EXPECT_EQ(refused(f8, {}, Refusal::notBuilt), "f8e4m3 is not built; use f16 or bf16");
+  EXPECT_EQ(refused(h, {.stealing = true}, Refusal::notBuilt),
+            "tiles from a counter (stealing) are not built; leave stealing out");
+}
+
+TEST(Problem, SaysWhatNoTargetComputes) {
+  EXPECT_EQ(whyNotProblem(problem(Target::sm90, 520, 520)),
+            "expected q's head size (520) to be a multiple of 8 from 8 to 256");
+  EXPECT_EQ(whyNotProblem(problem(Target::cpu, 128, 512)),
+            "expected v's head size (512) to be a multiple of 8 from 8 to 256, or 512 where q's "
+            "(128) is 64");
+  Problem p = problem(Target::cpu);
+  p.heads = 3;
+  p.kvHeads = 2;
+  EXPECT_EQ(whyNotProblem(p), "expected q's heads (3) to be a multiple of k's (2)");
+  p = problem(Target::cpu);
+  p.kvHeads = 0;
+  EXPECT_EQ(whyNotProblem(p), "expected a number of k's heads of at least 1, it is 0");
+  p = problem(Target::cpu);
+  p.mask = {.left = -1, .right = -3};
+  EXPECT_NE(whyNotProblem(p), std::nullopt);
+  p = problem(Target::sm90);
+  p.element = ElementType::f32;
+  EXPECT_EQ(whyNotProblem(p),
+            "expected f16 or bf16 on sm_90a, the element type is f32, which only cpu computes");
+  p = problem(Target::cpu);
+  p.lenQ = p.lenK = p.batch = p.heads = 0; // a no-op, not an error
+  p.element = ElementType::f32;
+  EXPECT_EQ(whyNotProblem(p), std::nullopt);
+  EXPECT_EQ(tilesOf(workShapeOf(planned(p), p)), 0);
+}
