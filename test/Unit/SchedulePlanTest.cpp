@@ -157,30 +157,3 @@ TEST(Plan, WhatIsNotBuiltIsSaidApart) {
   EXPECT_EQ(refused(h, {.stealing = true}, Refusal::notBuilt),
             "tiles from a counter (stealing) are not built; leave stealing out");
 }
-
-TEST(Problem, SaysWhatNoTargetComputes) {
-  EXPECT_EQ(whyNotProblem(problem(Target::sm90, 520, 520)),
-            "expected q's head size (520) to be a multiple of 8 from 8 to 256");
-  EXPECT_EQ(whyNotProblem(problem(Target::cpu, 128, 512)),
-            "expected v's head size (512) to be a multiple of 8 from 8 to 256, or 512 where q's "
-            "(128) is 64");
-  Problem p = problem(Target::cpu);
-  p.heads = 3;
-  p.kvHeads = 2;
-  EXPECT_EQ(whyNotProblem(p), "expected q's heads (3) to be a multiple of k's (2)");
-  p = problem(Target::cpu);
-  p.kvHeads = 0;
-  EXPECT_EQ(whyNotProblem(p), "expected a number of k's heads of at least 1, it is 0");
-  p = problem(Target::cpu);
-  p.mask = {.left = -1, .right = -3};
-  EXPECT_NE(whyNotProblem(p), std::nullopt);
-  p = problem(Target::sm90);
-  p.element = ElementType::f32;
-  EXPECT_EQ(whyNotProblem(p),
-            "expected f16 or bf16 on sm_90a, the element type is f32, which only cpu computes");
-  p = problem(Target::cpu);
-  p.lenQ = p.lenK = p.batch = p.heads = 0; // a no-op, not an error
-  p.element = ElementType::f32;
-  EXPECT_EQ(whyNotProblem(p), std::nullopt);
-  EXPECT_EQ(tilesOf(workShapeOf(planned(p), p)), 0);
-}
