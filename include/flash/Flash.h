@@ -2,8 +2,7 @@
 #ifndef FLASH_FLASH_H
 #define FLASH_FLASH_H
 
-#include "flash/Schedule/Machine.h"
-#include "flash/Schedule/Mask.h"
+#include "flash/Schedule/Plan.h"
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/BuiltinTypes.h"

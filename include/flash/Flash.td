@@ -25,7 +25,7 @@ def Flash_Dialect : Dialect {
     be read, written by hand, kept, checked and tested.
   }];
   let useDefaultAttributePrinterParser = 1;
-  let hasOperationAttrVerify = 0;
+  let extraClassDeclaration = "void registerAttributes();";
 }
 
 //===----------------------------------------------------------------------===//
@@ -56,6 +56,7 @@ def Flash_MaskAttr : Flash_Attr<"Mask", "mask", "which keys a query sees, bottom
   let extraClassDeclaration = [{
     /// The same mask as the planner's library knows it.
     ::flash::schedule::Mask mask() const;
+    ::flash::schedule::MaskRequest request() const;
   }];
 }
 
@@ -120,7 +121,7 @@ def Flash_AttentionOp : Flash_Op<"attention",
     `scale` defaults to `1/sqrt(D)`; with `softcap c` a score is `c * tanh(s / c)`. Over tensors the results
     are o and, if wanted, lse; over memrefs both are written to `outs`. A row that sees no key gives 0 and
     -inf. With o of rank 5 (`splits x B x Sq x Hq x Dv`, f32) and lse of rank 4, split s of the keys writes
-    its own normalised part: what `flash-split-kv` makes and `flash.combine` joins.
+    its own normalised part: what `flash-split-kv` makes and `flash.combine` joins. Such parts know no sink.
 
     ```mlir
     %o, %lse = flash.attention %q, %k, %v by <causal>
@@ -142,26 +143,30 @@ def Flash_AttentionOp : Flash_Op<"attention",
     ::mlir::ShapedType getOutputType();
     ::mlir::ShapedType getLseType();
     bool isPartial() { return getOutputType().getRank() == 5; }
+    /// The op as the planning library knows it, for the cpu; sizes that the types leave open are unknown.
+    ::flash::schedule::Problem problem();
   }];
 }
 
-def Flash_CombineOp : Flash_Op<"combine", [DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+def Flash_CombineOp : Flash_Op<"combine",
+    [AttrSizedOperandSegments, DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "joins attention over disjoint sets of keys";
   let description = [{
     `lse = log sum_s exp(lse_partial[s])`, `o = sum_s exp(lse_partial[s] - lse) * o_partial[s]`; a part that saw
     no key (lse -inf) is neutral. o_partial: `splits x B x Sq x Hq x Dv` f32; lse_partial: `splits x B x Hq x Sq` f32.
+    A sink (`Hq` f32) is one more part whose lse is the head's logit and whose o is 0.
 
     ```mlir
     %o, %lse = flash.combine %op, %lp : tensor<3x?x?x16x128xf32>, tensor<3x?x16x?xf32>
         -> tensor<?x?x16x128xbf16>, tensor<?x16x?xf32>
     ```
   }];
-  let arguments = (ins TensorOrMemRef:$o_partial, TensorOrMemRef:$lse_partial, Variadic<AnyMemRef>:$outs,
-                       OptionalAttr<Flash_TargetAttr>:$target, OptionalAttr<Flash_PlanAttr>:$plan);
+  let arguments = (ins TensorOrMemRef:$o_partial, TensorOrMemRef:$lse_partial, Optional<TensorOrMemRef>:$sink,
+                       Variadic<AnyMemRef>:$outs, OptionalAttr<Flash_TargetAttr>:$target, OptionalAttr<Flash_PlanAttr>:$plan);
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let assemblyFormat = [{
-    $o_partial `,` $lse_partial (`outs` `(` $outs^ `:` type($outs) `)`)? attr-dict
-    `:` type($o_partial) `,` type($lse_partial) (`->` type($results)^)?
+    $o_partial `,` $lse_partial (`sink` `(` $sink^ `:` type($sink) `)`)? (`outs` `(` $outs^ `:` type($outs) `)`)?
+    attr-dict `:` type($o_partial) `,` type($lse_partial) (`->` type($results)^)?
   }];
   let extraClassDeclaration = [{
     ::mlir::ShapedType getOutputType();

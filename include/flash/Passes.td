@@ -26,7 +26,7 @@ def FlashSplitKV : Pass<"flash-split-kv", "::mlir::ModuleOp"> {
     Expects a plan with tiles. Decides `splits`; above 1, the attention writes f32 partials and a `flash.combine` joins
     them. Changes numbers only by the rounding of the join.
   }];
-  let dependentDialects = ["::mlir::memref::MemRefDialect", "::mlir::tensor::TensorDialect"];
+  let dependentDialects = ["::mlir::memref::MemRefDialect"];
 }
 def FlashOrderWork : Pass<"flash-order-work"> {
   let summary = "Chooses the order in which blocks take tiles";

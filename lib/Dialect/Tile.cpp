@@ -7,7 +7,8 @@
 using namespace mlir;
 
 static ParseResult parseShape(AsmParser &parser, SmallVector<int64_t> &shape, Type &element) {
-  return failure(parser.parseDimensionList(shape, /*allowDynamic=*/false) || parser.parseType(element));
+  return failure(parser.parseDimensionList(shape, /*allowDynamic=*/false) ||
+                 parser.parseType(element));
 }
 static void printShape(AsmPrinter &printer, ArrayRef<int64_t> shape, Type element) {
   for (int64_t size : shape)
@@ -47,9 +48,11 @@ void TileDialect::initialize() {
 //===----------------------------------------------------------------------===//
 
 template <typename T>
-static LogicalResult checkShape(function_ref<InFlightDiagnostic()> emitError, ArrayRef<int64_t> shape, Type element) {
+static LogicalResult checkShape(function_ref<InFlightDiagnostic()> emitError,
+                                ArrayRef<int64_t> shape, Type element) {
   if (static_cast<int64_t>(shape.size()) != T::kRank)
-    return emitError() << T::getMnemonic() << " needs " << T::kRank << " sizes, has " << shape.size();
+    return emitError() << T::getMnemonic() << " needs " << T::kRank << " sizes, has "
+                       << shape.size();
   for (int64_t size : shape)
     if (size <= 0)
       return emitError() << T::getMnemonic() << " needs positive sizes, has " << size;
@@ -57,11 +60,22 @@ static LogicalResult checkShape(function_ref<InFlightDiagnostic()> emitError, Ar
     return emitError() << T::getMnemonic() << " needs a float element type, has " << element;
   return success();
 }
-LogicalResult ViewType::verify(function_ref<InFlightDiagnostic()> e, ArrayRef<int64_t> s, Type t) { return checkShape<ViewType>(e, s, t); }
-LogicalResult RingType::verify(function_ref<InFlightDiagnostic()> e, ArrayRef<int64_t> s, Type t) { return checkShape<RingType>(e, s, t); }
-LogicalResult TileType::verify(function_ref<InFlightDiagnostic()> e, ArrayRef<int64_t> s, Type t) { return checkShape<TileType>(e, s, t); }
-LogicalResult FragType::verify(function_ref<InFlightDiagnostic()> e, ArrayRef<int64_t> s, Type t) { return checkShape<FragType>(e, s, t); }
-LogicalResult FlightType::verify(function_ref<InFlightDiagnostic()> e, ArrayRef<int64_t> s, Type t) { return checkShape<FlightType>(e, s, t); }
+LogicalResult ViewType::verify(function_ref<InFlightDiagnostic()> e, ArrayRef<int64_t> s, Type t) {
+  return checkShape<ViewType>(e, s, t);
+}
+LogicalResult RingType::verify(function_ref<InFlightDiagnostic()> e, ArrayRef<int64_t> s, Type t) {
+  return checkShape<RingType>(e, s, t);
+}
+LogicalResult TileType::verify(function_ref<InFlightDiagnostic()> e, ArrayRef<int64_t> s, Type t) {
+  return checkShape<TileType>(e, s, t);
+}
+LogicalResult FragType::verify(function_ref<InFlightDiagnostic()> e, ArrayRef<int64_t> s, Type t) {
+  return checkShape<FragType>(e, s, t);
+}
+LogicalResult FlightType::verify(function_ref<InFlightDiagnostic()> e, ArrayRef<int64_t> s,
+                                 Type t) {
+  return checkShape<FlightType>(e, s, t);
+}
 
 //===----------------------------------------------------------------------===//
 // Declarations, work and roles
@@ -77,7 +91,8 @@ LogicalResult ViewOp::verify() {
     return emitOpError() << "needs a memref of rank " << rank << " for " << getView().getType()
                          << (getPartial() ? " of partials" : "") << ", has " << memref;
   if (memref.getElementType() != getView().getType().getElementType())
-    return emitOpError() << "needs memref and view of one element type, has " << memref << " and " << getView().getType();
+    return emitOpError() << "needs memref and view of one element type, has " << memref << " and "
+                         << getView().getType();
   if (cols > 1 && memref.getShape().back() != cols)
     return emitOpError() << "needs a memref of " << cols << " columns, has " << memref;
   if (getGroup() < 1)
@@ -86,11 +101,13 @@ LogicalResult ViewOp::verify() {
 }
 LogicalResult RingOp::verify() {
   if (getWriters() < 1 || getReleases() < 1)
-    return emitOpError() << "needs positive writers and releases, has " << getWriters() << " and " << getReleases();
+    return emitOpError() << "needs positive writers and releases, has " << getWriters() << " and "
+                         << getReleases();
   return success();
 }
 LogicalResult BlockRangeOp::verify() {
-  if (static_cast<int64_t>(getRows()) < 1 || static_cast<int64_t>(getBlock()) < 1 || static_cast<int64_t>(getGroup()) < 1)
+  if (static_cast<int64_t>(getRows()) < 1 || static_cast<int64_t>(getBlock()) < 1 ||
+      static_cast<int64_t>(getGroup()) < 1)
     return emitOpError("needs positive rows, block and group");
   return success();
 }
@@ -98,22 +115,25 @@ LogicalResult ForWorkOp::verify() {
   Block &body = getBody().front();
   TypeRange carried = getInits().getTypes();
   if (body.getNumArguments() != 4 + carried.size())
-    return emitOpError("body needs 4 coordinates and ") << carried.size() << " carried values, has "
-                                                        << body.getNumArguments() << " arguments";
+    return emitOpError("body needs 4 coordinates and ")
+           << carried.size() << " carried values, has " << body.getNumArguments() << " arguments";
   for (unsigned i = 0; i < 4; ++i)
     if (!body.getArgument(i).getType().isIndex())
-      return emitOpError("body needs coordinates of type index, has ") << body.getArgument(i).getType();
+      return emitOpError("body needs coordinates of type index, has ")
+             << body.getArgument(i).getType();
   auto yield = dyn_cast<YieldOp>(body.getTerminator());
   if (!yield)
     return emitOpError("body needs to end in flash_tile.yield");
   if (yield.getOperandTypes() != carried || getResultTypes() != carried ||
       !llvm::equal(llvm::drop_begin(body.getArgumentTypes(), 4), carried))
-    return emitOpError("carried values, block arguments, yielded values and results need the same types");
+    return emitOpError(
+        "carried values, block arguments, yielded values and results need the same types");
   return success();
 }
 LogicalResult RolesOp::verify() {
   if (getRoles().size() != getBodies().size())
-    return emitOpError("needs one region a role, has ") << getBodies().size() << " regions and " << getRoles().size() << " roles";
+    return emitOpError("needs one region a role, has ")
+           << getBodies().size() << " regions and " << getRoles().size() << " roles";
   for (auto [attr, region] : llvm::zip(getRoles(), getBodies())) {
     auto role = dyn_cast<RoleAttr>(attr);
     if (!role)
@@ -121,22 +141,27 @@ LogicalResult RolesOp::verify() {
     if (role.getInstances() < 1 || role.getWarps() < 1)
       return emitOpError() << "role " << role.getName() << " needs positive instances and warps";
     if (region.getNumArguments() != 1 || !region.getArgument(0).getType().isIndex())
-      return emitOpError() << "role " << role.getName() << " needs one block argument, its instance's number";
+      return emitOpError() << "role " << role.getName()
+                           << " needs one block argument, its instance's number";
     UnitOpInterface stranger;
     Operation *captor = nullptr;
     region.walk([&](Operation *op) {
       auto unit = dyn_cast<UnitOpInterface>(op);
-      if (unit && unit.getUnit() != Unit::any && !llvm::is_contained(role.getUnits(), unit.getUnit()))
+      if (unit && unit.getUnit() != Unit::any &&
+          !llvm::is_contained(role.getUnits(), unit.getUnit()))
         stranger = unit;
       for (Value operand : op->getOperands())
-        if (isa<FragType, FlightType, TileType>(operand.getType()) && !region.isAncestor(operand.getParentRegion()))
+        if (isa<FragType, FlightType, TileType>(operand.getType()) &&
+            !region.isAncestor(operand.getParentRegion()))
           captor = op;
     });
     if (stranger)
-      return emitOpError() << "role " << role.getName() << " may not execute " << stranger->getName().getStringRef()
-                           << ", which is a " << stringifyUnit(stranger.getUnit()) << " op";
+      return emitOpError() << "role " << role.getName() << " may not execute "
+                           << stranger->getName().getStringRef() << ", which is a "
+                           << stringifyUnit(stranger.getUnit()) << " op";
     if (captor)
-      return emitOpError() << "role " << role.getName() << " may not use a fragment, flight or tile from outside, "
+      return emitOpError() << "role " << role.getName()
+                           << " may not use a fragment, flight or tile from outside, "
                            << captor->getName().getStringRef() << " does";
   }
   return success();
@@ -148,19 +173,24 @@ LogicalResult RolesOp::verify() {
 
 LogicalResult FillOp::verify() {
   if (getRing().getType().getElementType() != getView().getType().getElementType())
-    return emitOpError("needs view and ring of one element type, has ") << getView().getType() << " and " << getRing().getType();
+    return emitOpError("needs view and ring of one element type, has ")
+           << getView().getType() << " and " << getRing().getType();
   if (getView().getType().getShape()[0] > getRing().getType().getShape()[2])
-    return emitOpError("needs slots as wide as the view, has ") << getRing().getType() << " for " << getView().getType();
+    return emitOpError("needs slots as wide as the view, has ")
+           << getRing().getType() << " for " << getView().getType();
   return success();
 }
 LogicalResult WaitOp::verify() {
   RingType ring = getRing().getType();
-  if (getTile().getType().getShape() != ring.getShape().drop_front() || getTile().getType().getElementType() != ring.getElementType())
-    return emitOpError("needs a tile of the ring's slot type, has ") << getTile().getType() << " of " << ring;
+  if (getTile().getType().getShape() != ring.getShape().drop_front() ||
+      getTile().getType().getElementType() != ring.getElementType())
+    return emitOpError("needs a tile of the ring's slot type, has ")
+           << getTile().getType() << " of " << ring;
   return success();
 }
 
-/// An mma has settled at `at` if an mma_wait on it, or on a later mma of the same block, stands between.
+/// An mma has settled at `at` if an mma_wait on it, or on a later mma of the same block, stands
+/// between.
 static bool isSettled(MmaOp mma, Operation *at) {
   for (Operation *op = mma->getNextNode(); op && op != at; op = op->getNextNode())
     if (auto wait = dyn_cast<MmaWaitOp>(op)) {
@@ -186,7 +216,8 @@ LogicalResult ReleaseOp::verify() {
         return emitOpError("releases a tile that is read afterwards");
       auto mma = dyn_cast<MmaOp>(reader);
       if (mma && !isSettled(mma, *this)) {
-        InFlightDiagnostic d = emitOpError("releases a tile that an mma in flight still reads; put its mma_wait before");
+        InFlightDiagnostic d = emitOpError(
+            "releases a tile that an mma in flight still reads; put its mma_wait before");
         d.attachNote(mma.getLoc()) << "the mma";
         return d;
       }
@@ -196,18 +227,23 @@ LogicalResult ReleaseOp::verify() {
 }
 LogicalResult SliceOp::verify() {
   TileType from = getTile().getType(), to = getResult().getType();
-  if (from.getShape()[0] != to.getShape()[0] || from.getShape()[1] < to.getShape()[1] || from.getElementType() != to.getElementType())
-    return emitOpError("needs a slice of the tile's rows and element type, no wider than the tile, has ") << to << " of " << from;
+  if (from.getShape()[0] != to.getShape()[0] || from.getShape()[1] < to.getShape()[1] ||
+      from.getElementType() != to.getElementType())
+    return emitOpError(
+               "needs a slice of the tile's rows and element type, no wider than the tile, has ")
+           << to << " of " << from;
   return success();
 }
 LogicalResult LoadOp::verify() {
   if (getResult().getType().getElementType() != getView().getType().getElementType())
-    return emitOpError("needs view and fragment of one element type, has ") << getView().getType() << " and " << getResult().getType();
+    return emitOpError("needs view and fragment of one element type, has ")
+           << getView().getType() << " and " << getResult().getType();
   return success();
 }
 LogicalResult StoreOp::verify() {
   if (getValue().getType().getElementType() != getView().getType().getElementType())
-    return emitOpError("needs fragment and view of one element type, has ") << getValue().getType() << " and " << getView().getType();
+    return emitOpError("needs fragment and view of one element type, has ")
+           << getValue().getType() << " and " << getView().getType();
   return success();
 }
 
@@ -227,23 +263,30 @@ LogicalResult MmaOp::verify() {
   FlightType result = getResult().getType();
   int64_t kb = b[getTransB()], n = b[!getTransB()];
   if (aElement != bElement)
-    return emitOpError("needs operands of one element type, has ") << aElement << " and " << bElement;
+    return emitOpError("needs operands of one element type, has ")
+           << aElement << " and " << bElement;
   if (a[1] != kb)
     return emitOpError("contracts ") << a[1] << " with " << kb;
   if (a[0] != result.getShape()[0] || n != result.getShape()[1])
-    return emitOpError("gives ") << a[0] << "x" << n << ", its type says " << result.getShape()[0] << "x" << result.getShape()[1];
+    return emitOpError("gives ") << a[0] << "x" << n << ", its type says " << result.getShape()[0]
+                                 << "x" << result.getShape()[1];
   if (!result.getElementType().isF32())
     return emitOpError("accumulates in f32, its type says ") << result.getElementType();
-  if (getAcc() && (getAcc().getType().getShape() != result.getShape() || !getAcc().getType().getElementType().isF32()))
-    return emitOpError("needs acc of the result's shape and element type, has ") << getAcc().getType();
+  if (getAcc() && (getAcc().getType().getShape() != result.getShape() ||
+                   !getAcc().getType().getElementType().isF32()))
+    return emitOpError("needs acc of the result's shape and element type, has ")
+           << getAcc().getType();
   return success();
 }
 LogicalResult MmaWaitOp::verify() {
   if (!getFlight().getDefiningOp<MmaOp>())
-    return emitOpError("needs the flight of an mma in the same region, has a block argument or another op's result");
+    return emitOpError("needs the flight of an mma in the same region, has a block argument or "
+                       "another op's result");
   FlightType flight = getFlight().getType();
-  if (flight.getShape() != getResult().getType().getShape() || flight.getElementType() != getResult().getType().getElementType())
-    return emitOpError("needs a fragment of the flight's shape and element type, has ") << getResult().getType() << " of " << flight;
+  if (flight.getShape() != getResult().getType().getShape() ||
+      flight.getElementType() != getResult().getType().getElementType())
+    return emitOpError("needs a fragment of the flight's shape and element type, has ")
+           << getResult().getType() << " of " << flight;
   return success();
 }
 
@@ -259,30 +302,40 @@ static LogicalResult isRowStatistic(Operation *op, FragType statistic, FragType 
 }
 LogicalResult CastOp::verify() {
   if (getValue().getType().getShape() != getResult().getType().getShape())
-    return emitOpError("needs fragments of one shape, has ") << getValue().getType() << " and " << getResult().getType();
+    return emitOpError("needs fragments of one shape, has ")
+           << getValue().getType() << " and " << getResult().getType();
   return success();
 }
 LogicalResult MapOp::verify() {
   Block &body = getBody().front();
   auto yield = dyn_cast<YieldOp>(body.getTerminator());
-  if (!yield || yield.getNumOperands() != 1 || yield.getOperand(0).getType() != getResult().getType().getElementType())
+  if (!yield || yield.getNumOperands() != 1 ||
+      yield.getOperand(0).getType() != getResult().getType().getElementType())
     return emitOpError("needs a region that yields one ") << getResult().getType().getElementType();
   if (body.getNumArguments() != getInputs().size())
-    return emitOpError("needs one block argument an input, has ") << body.getNumArguments() << " for " << getInputs().size();
+    return emitOpError("needs one block argument an input, has ")
+           << body.getNumArguments() << " for " << getInputs().size();
   for (auto [input, argument] : llvm::zip(getInputs(), body.getArguments())) {
     auto type = cast<FragType>(input.getType());
     if (argument.getType() != type.getElementType())
-      return emitOpError("needs a block argument of type ") << type.getElementType() << ", has " << argument.getType();
-    if (type.getShape() != getResult().getType().getShape() && failed(isRowStatistic(*this, type, getResult().getType())))
+      return emitOpError("needs a block argument of type ")
+             << type.getElementType() << ", has " << argument.getType();
+    if (type.getShape() != getResult().getType().getShape() &&
+        failed(isRowStatistic(*this, type, getResult().getType())))
       return failure();
   }
   for (Operation &op : body.without_terminator())
     if (!isMemoryEffectFree(&op) || op.getNumRegions())
-      return emitOpError("region may hold pure scalar ops only, has ") << op.getName().getStringRef();
+      return emitOpError("region may hold pure scalar ops only, has ")
+             << op.getName().getStringRef();
   return success();
 }
-LogicalResult SoftmaxStepOp::verify() { return isRowStatistic(*this, getM().getType(), getS().getType()); }
-LogicalResult RescaleOp::verify() { return isRowStatistic(*this, getAlpha().getType(), getO().getType()); }
+LogicalResult SoftmaxStepOp::verify() {
+  return isRowStatistic(*this, getM().getType(), getS().getType());
+}
+LogicalResult RescaleOp::verify() {
+  return isRowStatistic(*this, getAlpha().getType(), getO().getType());
+}
 LogicalResult FinalizeOp::verify() {
   auto sink = getSink() ? dyn_cast<MemRefType>(getSink().getType()) : MemRefType();
   if (getSink() && (!sink || sink.getRank() != 1 || !sink.getElementType().isF32()))

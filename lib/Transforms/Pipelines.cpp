@@ -30,6 +30,9 @@ void flash::buildFlashToTile(OpPassManager &pm, const PipelineOptions &options) 
 }
 
 void flash::registerPasses() {
+  registerFlashSelectTiles();
+  registerFlashSplitKV();
+  registerFlashOrderWork();
   registerFlashLowerToTile();
   registerFlashTileSkipBlocks();
   registerFlashTilePipelineLoads();

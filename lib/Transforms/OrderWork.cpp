@@ -1,0 +1,31 @@
+//===- OrderWork.cpp - in which order blocks take tiles -------------------===//
+#include "Planning.h"
+#include "flash/Passes.h"
+#include "mlir/IR/Builders.h"
+
+namespace flash {
+#define GEN_PASS_DEF_FLASHORDERWORK
+#include "flash/Passes.h.inc"
+} // namespace flash
+
+using namespace mlir;
+using namespace flash;
+
+namespace {
+struct OrderWork : flash::impl::FlashOrderWorkBase<OrderWork> {
+  void runOnOperation() override {
+    WalkResult result = getOperation()->walk([](AttentionOp op) -> WalkResult {
+      if (failed(isTiled(op)))
+        return WalkResult::interrupt();
+      FailureOr<schedule::Plan> plan = planOf(op);
+      if (failed(plan))
+        return WalkResult::interrupt();
+      auto order = StringAttr::get(op.getContext(), schedule::orderName(plan->order));
+      op.setPlanAttr(filled(op.getPlanAttr(), "order", order, plan->reasons.order));
+      return WalkResult::advance();
+    });
+    if (result.wasInterrupted())
+      signalPassFailure();
+  }
+};
+} // namespace

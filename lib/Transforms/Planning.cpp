@@ -1,0 +1,59 @@
+//===- Planning.cpp - flash ops as the planning library sees them ---------===//
+#include "Planning.h"
+#include "mlir/IR/Builders.h"
+
+using namespace mlir;
+using namespace flash;
+
+schedule::Problem flash::problemOf(AttentionOp op, schedule::Target target) {
+  schedule::Problem problem = op.problem();
+  problem.target = target;
+  return problem;
+}
+
+schedule::PlanOverrides flash::overridesOf(PlanAttr plan) {
+  schedule::PlanOverrides fixed;
+  if (!plan)
+    return fixed;
+  fixed.tileM = plan.getInt("tile", 0);
+  fixed.tileN = plan.getInt("tile", 1);
+  fixed.stages = plan.getInt("stages");
+  fixed.consumers = plan.getInt("consumers");
+  fixed.producerRegisters = plan.getInt("registers", 0);
+  fixed.consumerRegisters = plan.getInt("registers", 1);
+  if (auto name = plan.getText("split_by"))
+    fixed.splitBy = schedule::parseSplitBy(*name);
+  fixed.overlap = plan.getFlag("overlap");
+  fixed.packGqa = plan.getFlag("pack_gqa");
+  fixed.splits = plan.getInt("splits");
+  if (auto name = plan.getText("order"))
+    fixed.order = schedule::parseOrder(*name);
+  return fixed;
+}
+
+FailureOr<schedule::Plan> flash::planOf(AttentionOp op) {
+  schedule::PlanOverrides fixed = overridesOf(op.getPlanAttr());
+  ShapedType o = op.getOutputType();
+  if (op.isPartial() && !o.isDynamicDim(0))
+    fixed.splits = o.getDimSize(0);
+  auto plan = schedule::makePlan(problemOf(op, op.getTarget()->target()), fixed);
+  if (auto *refusal = std::get_if<schedule::Refusal>(&plan))
+    return op.emitOpError() << refusal->sentence;
+  return std::get<schedule::Plan>(plan);
+}
+
+LogicalResult flash::isTiled(AttentionOp op) {
+  if (op.getTarget() && op.getPlan() && op.getPlan()->getInt("tile", 0))
+    return success();
+  return op.emitOpError("expected a target and a plan with a tile; run flash-select-tiles before");
+}
+
+PlanAttr flash::filled(PlanAttr plan, StringRef field, Attribute value, StringRef why) {
+  if (!plan)
+    plan = PlanAttr::get(value.getContext(), DictionaryAttr::get(value.getContext()));
+  return plan.getFields().contains(field) ? plan : plan.with(field, value, why);
+}
+
+ArrayAttr flash::pairOf(Builder &builder, int64_t first, int64_t second) {
+  return builder.getI64ArrayAttr({first, second});
+}

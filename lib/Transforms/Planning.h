@@ -1,0 +1,32 @@
+//===- Planning.h - flash ops as the planning library sees them -*- C++ -*-===//
+#ifndef FLASH_LIB_TRANSFORMS_PLANNING_H
+#define FLASH_LIB_TRANSFORMS_PLANNING_H
+
+#include "flash/Flash.h"
+
+namespace flash {
+
+/// The op as a problem of the planning library; sizes that its types leave open are unknown.
+schedule::Problem problemOf(AttentionOp op, schedule::Target target);
+
+/// What the fields of a plan fix; nothing where there is no plan.
+schedule::PlanOverrides overridesOf(PlanAttr plan);
+
+/// The whole plan of an op that has a target, its plan's fields kept. An error at the op says why
+/// there is none.
+mlir::FailureOr<schedule::Plan> planOf(AttentionOp op);
+
+/// Demands what flash-select-tiles writes: a target and a tile.
+mlir::LogicalResult isTiled(AttentionOp op);
+
+/// `plan` (which may be null) with a field and the reason for it, unless a hand has written the
+/// field.
+PlanAttr filled(PlanAttr plan, llvm::StringRef field, mlir::Attribute value,
+                llvm::StringRef why = {});
+
+/// `[first, second]` as plans write pairs.
+mlir::ArrayAttr pairOf(mlir::Builder &builder, int64_t first, int64_t second);
+
+} // namespace flash
+
+#endif // FLASH_LIB_TRANSFORMS_PLANNING_H

@@ -1,0 +1,88 @@
+//===- SelectTiles.cpp - tile, stages, roles and registers ----------------===//
+//
+// The planning library decides; this pass writes down what it decided, and the mask in its
+// canonical form, so that a window as wide as the sequences is the same kernel as none.
+//
+//===----------------------------------------------------------------------===//
+#include "Planning.h"
+#include "flash/Passes.h"
+#include "mlir/IR/Builders.h"
+
+namespace flash {
+#define GEN_PASS_DEF_FLASHSELECTTILES
+#include "flash/Passes.h.inc"
+} // namespace flash
+
+using namespace mlir;
+using namespace flash;
+
+namespace {
+/// Rows of a tile of flash.combine where no attention says how many.
+constexpr int64_t combineRows = 64;
+
+LogicalResult selectTile(AttentionOp op) {
+  FailureOr<schedule::Plan> plan = planOf(op);
+  if (failed(plan))
+    return failure();
+  Builder builder(op.getContext());
+  PlanAttr attr = filled(op.getPlanAttr(), "tile", pairOf(builder, plan->tileM, plan->tileN),
+                         plan->reasons.tile);
+  attr = filled(attr, "stages", builder.getI64IntegerAttr(plan->stages));
+  if (op.getTarget()->target() !=
+      schedule::Target::cpu) { // a CPU runs roles only where a hand asks for them
+    attr = filled(attr, "consumers", builder.getI64IntegerAttr(plan->consumers));
+    attr = filled(attr, "registers",
+                  pairOf(builder, plan->producerRegisters, plan->consumerRegisters));
+  }
+  if (plan->splitBy != schedule::SplitBy::rows)
+    attr = filled(attr, "split_by", builder.getStringAttr(schedule::splitByName(plan->splitBy)));
+  attr = filled(attr, "overlap", builder.getBoolAttr(plan->overlap));
+  attr = filled(attr, "pack_gqa", builder.getBoolAttr(plan->packGqa), plan->reasons.packGqa);
+  op.setPlanAttr(attr);
+  op.setMaskAttr(MaskAttr::get(op.getContext(), plan->mask));
+  return success();
+}
+
+LogicalResult selectTile(CombineOp op) {
+  if (op.getTarget()->target() != schedule::Target::cpu)
+    return op.emitOpError() << "is not built for " << op.getTarget()->getName() << "; use cpu";
+  Builder builder(op.getContext());
+  PlanAttr plan = filled(op.getPlanAttr(), "tile", pairOf(builder, combineRows, 1));
+  if (plan.getInt("tile", 1) != 1)
+    return op.emitOpError() << "expected a tile of rows by 1, it has " << *plan.getInt("tile", 1)
+                            << " columns";
+  op.setPlanAttr(plan);
+  return success();
+}
+
+struct SelectTiles : flash::impl::FlashSelectTilesBase<SelectTiles> {
+  using FlashSelectTilesBase::FlashSelectTilesBase;
+
+  LogicalResult initialize(MLIRContext *context) override {
+    StringRef name =
+        target.empty() ? StringRef(schedule::targetName(schedule::Target::cpu)) : StringRef(target);
+    fallback =
+        TargetAttr::getChecked([&] { return emitError(UnknownLoc::get(context)); }, context, name);
+    return success(fallback);
+  }
+
+  void runOnOperation() override {
+    auto select = [&](auto op) -> WalkResult {
+      if (!op.getTarget())
+        op.setTargetAttr(fallback);
+      return selectTile(op);
+    };
+    WalkResult result = getOperation()->walk([&](Operation *op) -> WalkResult {
+      if (auto attention = dyn_cast<AttentionOp>(op))
+        return select(attention);
+      if (auto combine = dyn_cast<CombineOp>(op))
+        return select(combine);
+      return WalkResult::advance();
+    });
+    if (result.wasInterrupted())
+      signalPassFailure();
+  }
+
+  TargetAttr fallback;
+};
+} // namespace
