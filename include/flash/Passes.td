@@ -15,8 +15,8 @@ def FlashSelectTiles : Pass<"flash-select-tiles"> {
     `split_by`, `overlap` and `pack_gqa` into the plan, each with its reason; a field that is already there is
     kept, and the plan as a whole is checked against the machine.
 
-    Before: `flash.attention %q, %k, %v by #flash.mask<causal> : ...`
-    After:  `flash.attention %q, %k, %v by #flash.mask<causal> {plan = #flash.plan<tile = [128, 128], ...>} : ...`
+    Before: `flash.attention %q, %k, %v by <causal> : ...`
+    After:  `flash.attention %q, %k, %v by <causal> {plan = #flash.plan<tile = [128, 128], ...>} : ...`
   }];
   let options = [Option<"target", "target", "std::string", "", "target of ops that name none">];
 }
@@ -26,7 +26,7 @@ def FlashSplitKV : Pass<"flash-split-kv", "::mlir::ModuleOp"> {
     Expects a plan with tiles. Decides `splits`; above 1, the attention writes f32 partials and a `flash.combine` joins
     them. Changes numbers only by the rounding of the join.
   }];
-  let dependentDialects = ["::mlir::memref::MemRefDialect"];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::memref::MemRefDialect"];
 }
 def FlashOrderWork : Pass<"flash-order-work"> {
   let summary = "Chooses the order in which blocks take tiles";

@@ -37,10 +37,14 @@ schedule::Mask MaskAttr::mask() const {
   return {getKind(), getLeft(), getRight(), getChunk(), getSinkTokens()};
 }
 
-Attribute MaskAttr::parse(AsmParser &parser, Type) {
+Attribute MaskAttr::parse(AsmParser &parser, Type type) {
   schedule::Mask mask;
   StringRef kind;
   SMLoc loc = parser.getCurrentLocation();
+  if (type) { // the parser takes `#flash.mask<causal> : T` for an attribute with a type
+    parser.emitError(loc, "a mask has no type; before ':' write it without '#flash.mask'");
+    return {};
+  }
   if (parser.parseLess() || parser.parseKeyword(&kind))
     return {};
   auto found = llvm::find_if(schedule::allMaskKinds, [&](auto k) {

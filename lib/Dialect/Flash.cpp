@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "flash/Flash.h"
 #include "mlir/IR/Builders.h"
+#include <array>
 
 #include "flash/FlashDialect.cpp.inc"
 #define GET_OP_CLASSES
@@ -92,35 +93,45 @@ LogicalResult hasElement(Operation *op, StringRef owner, ShapedType type, Type e
                            << ", got " << type.getElementType();
 }
 
-/// A dense tensor, or a strided memref of the default space, with contiguous rows where `rows`.
-LogicalResult hasLayout(Operation *op, StringRef owner, ShapedType type, bool rows) {
+/// A dense tensor, or a strided memref of the default space.
+LogicalResult hasLayout(Operation *op, StringRef owner, ShapedType type) {
   if (auto tensor = dyn_cast<RankedTensorType>(type)) {
     if (tensor.getEncoding())
       return op->emitOpError() << "expected " << owner << " without an encoding, got " << tensor;
     return success();
   }
   auto memref = cast<MemRefType>(type);
-  SmallVector<int64_t> strides;
-  int64_t offset;
-  if (failed(memref.getStridesAndOffset(strides, offset)))
+  if (!memref.isStrided())
     return op->emitOpError() << "expected " << owner << " to be a strided memref, got " << memref;
   if (memref.getMemorySpace())
     return op->emitOpError() << "expected " << owner << " in the default memory space, got "
                              << memref;
-  if (rows && strides.back() != 1)
-    return op->emitOpError() << "expected " << owner
-                             << "'s last dimension to be contiguous, its stride is "
-                             << (ShapedType::isDynamic(strides.back())
-                                     ? std::string("unknown")
-                                     : std::to_string(strides.back()));
   return success();
+}
+
+/// Rows of head size elements, contiguous and known when compiling.
+LogicalResult hasRows(Operation *op, StringRef owner, ShapedType type) {
+  if (failed(hasLayout(op, owner, type)))
+    return failure();
+  if (ShapedType::isDynamic(type.getShape().back()))
+    return op->emitOpError() << "expected " << owner << "'s head size to be known when compiling";
+  auto memref = dyn_cast<MemRefType>(type);
+  if (!memref)
+    return success();
+  int64_t stride = memref.getStridesAndOffset().first.back();
+  if (stride == 1)
+    return success();
+  return op->emitOpError() << "expected " << owner
+                           << "'s last dimension to be contiguous, its stride is "
+                           << (ShapedType::isDynamic(stride) ? std::string("unknown")
+                                                             : std::to_string(stride));
 }
 
 /// One logit a head, in the world of the other inputs.
 template <typename OpT> LogicalResult verifySink(OpT op, ShapedType sink, Size heads) {
   if (failed(hasRank(op, "sink", sink, 1, "heads")) ||
       failed(hasElement(op, "sink", sink, Float32Type::get(op.getContext()), "")) ||
-      failed(hasLayout(op, "sink", sink, /*rows=*/false)))
+      failed(hasLayout(op, "sink", sink)))
     return failure();
   return equal(op, {"sink", "heads", sink.getDimSize(0)}, heads);
 }
@@ -199,12 +210,9 @@ LogicalResult AttentionOp::verify() {
       failed(
           equal(*this, {"k", "head size", k.getDimSize(3)}, {"q", "head size", q.getDimSize(3)})))
     return failure();
-  for (auto [name, type] : {std::pair<StringRef, ShapedType>{"q", q}, {"k", k}, {"v", v}}) {
-    if (type.isDynamicDim(3))
-      return emitOpError() << "expected " << name << "'s head size to be known when compiling";
-    if (failed(hasLayout(*this, name, type, /*rows=*/true)))
-      return failure();
-  }
+  if (failed(hasRows(*this, "q", q)) || failed(hasRows(*this, "k", k)) ||
+      failed(hasRows(*this, "v", v)))
+    return failure();
   if (auto why = schedule::whyNotProblem(problem()))
     return emitOpError() << *why;
 
@@ -216,13 +224,13 @@ LogicalResult AttentionOp::verify() {
                                   " for partial results"))
               : failed(hasElement(*this, "o", o, element, " as q's")))
     return failure();
-  for (auto [index, what] : llvm::enumerate(ArrayRef<StringRef>{"batch", "length", "heads"}))
+  for (auto [index, what] : llvm::enumerate(std::array<StringRef, 3>{"batch", "length", "heads"}))
     if (failed(equal(*this, {"o", what, o.getDimSize(partial + index)},
                      {"q", what, q.getDimSize(index)})))
       return failure();
   if (failed(equal(*this, {"o", "head size", o.getDimSize(partial + 3)},
                    {"v", "head size", v.getDimSize(3)})) ||
-      failed(hasLayout(*this, "o", o, /*rows=*/true)))
+      failed(hasRows(*this, "o", o)))
     return failure();
   std::optional<int64_t> splits = getPlan() ? getPlan()->getInt("splits") : std::nullopt;
   if (partial && splits && !o.isDynamicDim(0) && o.getDimSize(0) != *splits)
@@ -234,7 +242,7 @@ LogicalResult AttentionOp::verify() {
     if (failed(hasRank(*this, "lse", lse, 3 + partial,
                        partial ? "splits x batch x heads x length" : "batch x heads x length")) ||
         failed(hasElement(*this, "lse", lse, Float32Type::get(getContext()), "")) ||
-        failed(hasLayout(*this, "lse", lse, /*rows=*/false)))
+        failed(hasLayout(*this, "lse", lse)))
       return failure();
     if (partial && failed(equal(*this, {"lse", "splits", lse.getDimSize(0)},
                                 {"o", "splits", o.getDimSize(0)})))
@@ -264,11 +272,8 @@ LogicalResult CombineOp::verify() {
       failed(hasRank(*this, "lse_partial", lse, 4, "splits x batch x heads x length")) ||
       failed(hasElement(*this, "o_partial", o, f32, "")) ||
       failed(hasElement(*this, "lse_partial", lse, f32, "")) ||
-      failed(hasLayout(*this, "o_partial", o, /*rows=*/true)) ||
-      failed(hasLayout(*this, "lse_partial", lse, /*rows=*/false)))
+      failed(hasRows(*this, "o_partial", o)) || failed(hasLayout(*this, "lse_partial", lse)))
     return failure();
-  if (o.isDynamicDim(4))
-    return emitOpError("expected o_partial's head size to be known when compiling");
   if (failed(equal(*this, {"lse_partial", "splits", lse.getDimSize(0)},
                    {"o_partial", "splits", o.getDimSize(0)})) ||
       failed(equal(*this, {"lse_partial", "batch", lse.getDimSize(1)},
@@ -280,7 +285,7 @@ LogicalResult CombineOp::verify() {
     return failure();
   ShapedType joined = getOutputType(), joinedLse = getLseType();
   if (failed(hasRank(*this, "o", joined, 4, "batch x length x heads x head size")) ||
-      failed(hasLayout(*this, "o", joined, /*rows=*/true)))
+      failed(hasRows(*this, "o", joined)))
     return failure();
   Type element = joined.getElementType();
   if (!element.isF16() && !element.isBF16() && !element.isF32())
@@ -297,9 +302,9 @@ LogicalResult CombineOp::verify() {
     return success();
   if (failed(hasRank(*this, "lse", joinedLse, 3, "batch x heads x length")) ||
       failed(hasElement(*this, "lse", joinedLse, f32, "")) ||
-      failed(hasLayout(*this, "lse", joinedLse, /*rows=*/false)))
+      failed(hasLayout(*this, "lse", joinedLse)))
     return failure();
-  for (auto [index, what] : llvm::enumerate(ArrayRef<StringRef>{"batch", "heads", "length"}))
+  for (auto [index, what] : llvm::enumerate(std::array<StringRef, 3>{"batch", "heads", "length"}))
     if (failed(equal(*this, {"lse", what, joinedLse.getDimSize(index)},
                      {"lse_partial", what, lse.getDimSize(index + 1)})))
       return failure();

@@ -17,7 +17,10 @@ struct OrderWork : flash::impl::FlashOrderWorkBase<OrderWork> {
     WalkResult result = getOperation()->walk([](AttentionOp op) -> WalkResult {
       if (failed(isTiled(op)))
         return WalkResult::interrupt();
-      FailureOr<schedule::Plan> plan = planOf(op);
+      schedule::PlanOverrides fixed = overridesOf(op.getPlanAttr());
+      if (!op.isPartial())
+        fixed.splits = 1; // what flash-split-kv has not split runs whole
+      FailureOr<schedule::Plan> plan = planOf(op, fixed);
       if (failed(plan))
         return WalkResult::interrupt();
       auto order = StringAttr::get(op.getContext(), schedule::orderName(plan->order));

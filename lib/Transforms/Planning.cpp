@@ -31,11 +31,12 @@ schedule::PlanOverrides flash::overridesOf(PlanAttr plan) {
   return fixed;
 }
 
-FailureOr<schedule::Plan> flash::planOf(AttentionOp op) {
-  schedule::PlanOverrides fixed = overridesOf(op.getPlanAttr());
-  ShapedType o = op.getOutputType();
-  if (op.isPartial() && !o.isDynamicDim(0))
-    fixed.splits = o.getDimSize(0);
+FailureOr<schedule::Plan> flash::planOf(AttentionOp op, schedule::PlanOverrides fixed) {
+  if (op.isPartial()) {
+    const int64_t several = 2; // where only the caller knows how many
+    int64_t splits = op.getOutputType().getDimSize(0);
+    fixed.splits = ShapedType::isDynamic(splits) ? fixed.splits.value_or(several) : splits;
+  }
   auto plan = schedule::makePlan(problemOf(op, op.getTarget()->target()), fixed);
   if (auto *refusal = std::get_if<schedule::Refusal>(&plan))
     return op.emitOpError() << refusal->sentence;

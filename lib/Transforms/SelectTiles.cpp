@@ -63,7 +63,7 @@ struct SelectTiles : flash::impl::FlashSelectTilesBase<SelectTiles> {
         target.empty() ? StringRef(schedule::targetName(schedule::Target::cpu)) : StringRef(target);
     fallback =
         TargetAttr::getChecked([&] { return emitError(UnknownLoc::get(context)); }, context, name);
-    return success(fallback);
+    return success(fallback != nullptr);
   }
 
   void runOnOperation() override {

@@ -20,30 +20,30 @@ using namespace mlir;
 using namespace flash;
 
 namespace {
-/// A buffer for parts of the batch x length x heads x columns that `o` has; `order` picks its
-/// dimensions.
-Value allocParts(ImplicitLocOpBuilder &builder, ArrayRef<int64_t> shape, Value o,
-                 ArrayRef<int64_t> order) {
-  SmallVector<Value> sizes;
-  for (auto [size, dim] : llvm::zip_equal(shape.drop_front(), order))
-    if (ShapedType::isDynamic(size))
-      sizes.push_back(memref::DimOp::create(builder, o, dim));
-  return memref::AllocOp::create(builder, MemRefType::get(shape, builder.getF32Type()), sizes);
-}
-
 void split(AttentionOp op, int64_t splits) {
   ImplicitLocOpBuilder builder(op.getLoc(), op);
   ArrayRef<int64_t> o = op.getOutputType().getShape();
-  SmallVector<int64_t> oShape{splits, o[0], o[1], o[2], o[3]}, lseShape{splits, o[0], o[2], o[1]};
-  SmallVector<Type> types;
-  SmallVector<Value> outs;
-  if (op.getOuts().empty()) {
-    for (ArrayRef<int64_t> shape : {ArrayRef(oShape), ArrayRef(lseShape)})
+  const unsigned batch = 0, length = 1, heads = 2, columns = 3;
+  const SmallVector<unsigned> dimsOf[] = {{batch, length, heads, columns}, {batch, heads, length}};
+  SmallVector<Type> types; // of the parts of o and lse, over tensors
+  SmallVector<Value> outs; // over memrefs
+  std::array<Value, columns> sizes;
+  for (unsigned dim : {batch, length, heads})
+    if (!op.getOuts().empty() && ShapedType::isDynamic(o[dim]))
+      sizes[dim] = memref::DimOp::create(builder, op.getOuts().front(), dim);
+  for (ArrayRef<unsigned> dims : dimsOf) {
+    SmallVector<int64_t> shape{splits};
+    SmallVector<Value> dynamic;
+    for (unsigned dim : dims) {
+      shape.push_back(o[dim]);
+      if (ShapedType::isDynamic(o[dim]))
+        dynamic.push_back(sizes[dim]);
+    }
+    if (op.getOuts().empty())
       types.push_back(RankedTensorType::get(shape, builder.getF32Type()));
-  } else {
-    Value out = op.getOuts().front();
-    outs = {allocParts(builder, oShape, out, {0, 1, 2, 3}),
-            allocParts(builder, lseShape, out, {0, 2, 1})};
+    else
+      outs.push_back(
+          memref::AllocOp::create(builder, MemRefType::get(shape, builder.getF32Type()), dynamic));
   }
   auto parts = AttentionOp::create(builder, types, op.getQ(), op.getK(), op.getV(),
                                    /*sink=*/Value(), op.getScale(), op.getSoftcap(), outs,

@@ -1,0 +1,83 @@
+// What a machine cannot do is refused with the planner's sentence.
+// RUN: flash-opt %s --flash-select-tiles=target=sm_90a --split-input-file --verify-diagnostics
+// RUN: not flash-opt %s --flash-select-tiles=target=sm_90 2>&1 | FileCheck %s
+// CHECK: error: expected a target (cpu, sm_80, sm_86, sm_89, sm_90a), got 'sm_90'
+
+!q = tensor<2x100x8x128xbf16>
+func.func @tile(%q: !q) -> !q {
+  // expected-error @below {{expected a tile of 64 queries, 64 for each of 1 consumers on sm_90a, it has 4; set tile m or consumers}}
+  %o = flash.attention %q, %q, %q by <causal> {plan = #flash.plan<tile = [4, 4]>} : !q, !q, !q -> !q
+  return %o : !q
+}
+
+// -----
+
+!q = tensor<2x100x8x128xbf16>
+func.func @shared_memory(%q: !q) -> !q {
+  // expected-error @below {{bytes of shared memory, sm_90a has 232448; use fewer stages}}
+  %o = flash.attention %q, %q, %q by <causal> {plan = #flash.plan<stages = 9>} : !q, !q, !q -> !q
+  return %o : !q
+}
+
+// -----
+
+!q = tensor<2x100x8x128xbf16>
+func.func @splits(%q: !q) -> !q {
+  // expected-error @below {{split keys (num_splits = 4) are not built for sm_90a; use num_splits = 1, or cpu}}
+  %o = flash.attention %q, %q, %q by <causal> {plan = #flash.plan<splits = 4>} : !q, !q, !q -> !q
+  return %o : !q
+}
+
+// -----
+
+!q = tensor<2x100x8x128xbf16>
+func.func @target(%q: !q) -> !q {
+  // expected-error @below {{kernels for sm_80 are not built; use sm_90a or cpu}}
+  %o = flash.attention %q, %q, %q by <causal> {target = #flash.target<"sm_80">} : !q, !q, !q -> !q
+  return %o : !q
+}
+
+// -----
+
+!q = tensor<2x100x8x128xf32>
+func.func @f32(%q: !q) -> !q {
+  // expected-error @below {{expected f16 or bf16 on sm_90a, the element type is f32, which only cpu computes}}
+  %o = flash.attention %q, %q, %q by <causal> : !q, !q, !q -> !q
+  return %o : !q
+}
+
+// -----
+
+!q = tensor<2x100x?x128xf32>
+func.func @pack(%q: !q) -> !q {
+  // expected-error @below {{pack_gqa needs the number of query heads of a KV head when the kernel is compiled; give static head counts}}
+  %o = flash.attention %q, %q, %q by <causal> {target = #flash.target<"cpu">, plan = #flash.plan<pack_gqa = true>} : !q, !q, !q -> !q
+  return %o : !q
+}
+
+// -----
+
+!q = tensor<2x100x8x128xbf16>
+func.func @consumers(%q: !q) -> !q {
+  // expected-error @below {{expected 3 consumers to divide tile m (4) evenly}}
+  %o = flash.attention %q, %q, %q by <causal> {target = #flash.target<"cpu">,
+      plan = #flash.plan<tile = [4, 4], consumers = 3>} : !q, !q, !q -> !q
+  return %o : !q
+}
+
+// -----
+
+func.func @combine(%o: tensor<3x1x8x2x64xf32>, %lse: tensor<3x1x2x8xf32>) -> tensor<1x8x2x64xf16> {
+  // expected-error @below {{is not built for sm_90a; use cpu}}
+  %r = flash.combine %o, %lse : tensor<3x1x8x2x64xf32>, tensor<3x1x2x8xf32> -> tensor<1x8x2x64xf16>
+  return %r : tensor<1x8x2x64xf16>
+}
+
+// -----
+
+func.func @combine_tile(%o: tensor<3x1x8x2x64xf32>, %lse: tensor<3x1x2x8xf32>) -> tensor<1x8x2x64xf16> {
+  // expected-error @below {{expected a tile of rows by 1, it has 4 columns}}
+  %r = flash.combine %o, %lse {target = #flash.target<"cpu">, plan = #flash.plan<tile = [4, 4]>}
+      : tensor<3x1x8x2x64xf32>, tensor<3x1x2x8xf32> -> tensor<1x8x2x64xf16>
+  return %r : tensor<1x8x2x64xf16>
+}
