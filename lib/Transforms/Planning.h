@@ -12,9 +12,12 @@ schedule::Problem problemOf(AttentionOp op, schedule::Target target);
 /// What the fields of a plan fix; nothing where there is no plan.
 schedule::PlanOverrides overridesOf(PlanAttr plan);
 
-/// The whole plan of an op that has a target, its plan's fields kept. An error at the op says why
-/// there is none.
-mlir::FailureOr<schedule::Plan> planOf(AttentionOp op);
+/// The whole plan of an op that has a target, with what is fixed kept; an error at the op says why
+/// there is none. The parts that a partial op is made of are its splits.
+mlir::FailureOr<schedule::Plan> planOf(AttentionOp op, schedule::PlanOverrides fixed);
+inline mlir::FailureOr<schedule::Plan> planOf(AttentionOp op) {
+  return planOf(op, overridesOf(op.getPlanAttr()));
+}
 
 /// Demands what flash-select-tiles writes: a target and a tile.
 mlir::LogicalResult isTiled(AttentionOp op);

@@ -1,6 +1,6 @@
 // What a machine cannot do is refused with the planner's sentence.
 // RUN: flash-opt %s --flash-select-tiles=target=sm_90a --split-input-file --verify-diagnostics
-// RUN: not flash-opt %s --flash-select-tiles=target=sm_90 2>&1 | FileCheck %s
+// RUN: not flash-opt %s --flash-select-tiles=target=sm_90 --split-input-file 2>&1 | FileCheck %s
 // CHECK: error: expected a target (cpu, sm_80, sm_86, sm_89, sm_90a), got 'sm_90'
 
 !q = tensor<2x100x8x128xbf16>

@@ -33,6 +33,8 @@ public:
     Value o = k.argument("o", op.getOutputType()), lse;
     if (ShapedType type = op.getLseType())
       lse = k.argument("lse", type, /*keepLast=*/false);
+    if (op.getSink())
+      sink = k.argument("sink", op.getSink().getType(), /*keepLast=*/false);
     opv = k.view(oPartial, Dv, 1, true);
     lpv = k.view(lsePartial, 1, 1, true);
     ov = k.view(o, Dv, 1, false);
