@@ -1,5 +1,5 @@
 //===- OrderWork.cpp - in which order blocks take tiles -------------------===//
-#include "Planning.h"
+#include "flash/Planning.h"
 #include "flash/Passes.h"
 #include "mlir/IR/Builders.h"
 

@@ -1,5 +1,5 @@
 //===- Planning.cpp - flash ops as the planning library sees them ---------===//
-#include "Planning.h"
+#include "flash/Planning.h"
 #include "mlir/IR/Builders.h"
 
 using namespace mlir;

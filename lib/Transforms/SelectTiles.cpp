@@ -4,7 +4,7 @@
 // canonical form, so that a window as wide as the sequences is the same kernel as none.
 //
 //===----------------------------------------------------------------------===//
-#include "Planning.h"
+#include "flash/Planning.h"
 #include "flash/Passes.h"
 #include "mlir/IR/Builders.h"
 

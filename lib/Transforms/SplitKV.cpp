@@ -6,7 +6,7 @@
 // The sink joins the denominator once, hence in the combine.
 //
 //===----------------------------------------------------------------------===//
-#include "Planning.h"
+#include "flash/Planning.h"
 #include "flash/Passes.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"

@@ -1,6 +1,6 @@
 //===- Planning.h - flash ops as the planning library sees them -*- C++ -*-===//
-#ifndef FLASH_LIB_TRANSFORMS_PLANNING_H
-#define FLASH_LIB_TRANSFORMS_PLANNING_H
+#ifndef FLASH_PLANNING_H
+#define FLASH_PLANNING_H
 
 #include "flash/Flash.h"
 
@@ -32,4 +32,4 @@ mlir::ArrayAttr pairOf(mlir::Builder &builder, int64_t first, int64_t second);
 
 } // namespace flash
 
-#endif // FLASH_LIB_TRANSFORMS_PLANNING_H
+#endif // FLASH_PLANNING_H

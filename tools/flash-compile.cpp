@@ -1,0 +1,138 @@
+//===- flash-compile.cpp - from an op to a kernel, or to its plan ---------===//
+//
+// Reads a module, runs a pipeline on it and writes what was asked for. Output is
+// written to a temporary file that takes its name only when it is complete.
+//
+//===----------------------------------------------------------------------===//
+#include "flash/Flash.h"
+#include "flash/Pipelines.h"
+#include "flash/Planning.h"
+#include "flash/Registration.h"
+#include "flash/Schedule/Explain.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Support/FileUtilities.h"
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/Error.h"
+#include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/SourceMgr.h"
+#include "llvm/Support/WithColor.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace mlir;
+namespace cl = llvm::cl;
+
+namespace {
+
+enum class Emit { mlir, llvm, ptx, cubin };
+
+cl::OptionCategory category("flash-compile options");
+cl::opt<std::string> input(cl::Positional, cl::desc("<file.mlir, or - for standard input>"),
+                           cl::init("-"), cl::cat(category));
+cl::opt<std::string> output("o", cl::desc("Where to write (default: standard output)"),
+                            cl::value_desc("file"), cl::init("-"), cl::cat(category));
+cl::opt<Emit> emit(
+    "emit", cl::desc("What to write:"), cl::init(Emit::mlir), cl::cat(category),
+    cl::values(clEnumValN(Emit::mlir, "mlir", "the kernel as tile ops, after every tile pass"),
+               clEnumValN(Emit::llvm, "llvm", "LLVM IR"), clEnumValN(Emit::ptx, "ptx", "PTX"),
+               clEnumValN(Emit::cubin, "cubin", "machine code, by ptxas")));
+cl::opt<std::string> target("target", cl::desc("Machine of ops that name none: sm_90a or cpu"),
+                            cl::init("sm_90a"), cl::cat(category));
+cl::opt<bool> explain("explain", cl::desc("Write the plan and why, instead of a kernel"),
+                      cl::cat(category));
+cl::opt<bool> json("json", cl::desc("With --explain: JSON, one object an op"), cl::cat(category));
+cl::extrahelp examples(R"(
+EXAMPLES:
+  flash-compile f.mlir                                  tile ops for SM90
+  flash-compile f.mlir --emit=ptx -o f.ptx              PTX
+  flash-compile f.mlir --emit=cubin -o f.cubin          a cubin; needs ptxas on PATH
+  flash-compile f.mlir --target=cpu --emit=llvm         LLVM IR for the host
+  flash-compile f.mlir --explain                        the plan and why
+  flash-compile f.mlir --explain --json | jq .tile      the same for programs
+)");
+
+/// Prints a complaint that has no place in the input.
+int complain(const llvm::Twine &sentence) {
+  llvm::WithColor::error(llvm::errs(), "flash-compile") << sentence << "\n";
+  return EXIT_FAILURE;
+}
+
+/// The plan of every attention in the module, one after the other.
+FailureOr<std::string> explanationOf(ModuleOp module) {
+  auto fallback = flash::TargetAttr::get(module.getContext(), target);
+  std::string text;
+  WalkResult result = module.walk([&](flash::AttentionOp op) -> WalkResult {
+    if (!op.getTarget())
+      op.setTargetAttr(fallback);
+    FailureOr<flash::schedule::Plan> plan = flash::planOf(op);
+    if (failed(plan))
+      return failure();
+    text += flash::schedule::explain(flash::problemOf(op, op.getTarget()->target()), *plan, json);
+    return success();
+  });
+  if (result.wasInterrupted())
+    return failure();
+  if (text.empty())
+    return module.emitError("expected a flash.attention to explain, there is none");
+  return text;
+}
+
+/// What `--emit` asks for, or a failure that was reported at its place.
+FailureOr<std::string> kernelOf(ModuleOp module) {
+  flash::PipelineOptions options;
+  options.target = target;
+  PassManager pm(module.getContext());
+  if (emit == Emit::mlir)
+    flash::buildFlashToTile(pm, options);
+  else
+    return module.emitError("no"), failure();
+  if (failed(pm.run(module)))
+    return failure();
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  module.print(os);
+  return text;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  llvm::InitLLVM init(argc, argv);
+  cl::HideUnrelatedOptions(category);
+  cl::ParseCommandLineOptions(argc, argv, "From a flash op to a kernel, or to its plan\n");
+  const bool forGpu = emit == Emit::ptx || emit == Emit::cubin;
+  if (target != "sm_90a" && target != "cpu")
+    return complain("target must be sm_90a or cpu, not '" + target + "'");
+  if (target == "cpu" && forGpu)
+    return complain("the cpu has neither ptx nor cubin; use --emit=llvm or --target=sm_90a");
+  if (json && !explain)
+    return complain("--json says how --explain writes; add --explain");
+
+  std::string error;
+  std::unique_ptr<llvm::MemoryBuffer> buffer = openInputFile(input, &error);
+  if (!buffer)
+    return complain(error);
+  llvm::SourceMgr sources;
+  sources.AddNewSourceBuffer(std::move(buffer), llvm::SMLoc());
+
+  DialectRegistry registry;
+  flash::registerDialects(registry);
+  flash::registerTranslations(registry);
+  MLIRContext context(registry, MLIRContext::Threading::DISABLED);
+  SourceMgrDiagnosticHandler diagnostics(sources, &context);
+  OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(sources, &context);
+  if (!module)
+    return EXIT_FAILURE;
+  FailureOr<std::string> text = explain ? explanationOf(*module) : kernelOf(*module);
+  if (failed(text))
+    return EXIT_FAILURE;
+  // Written under another name and renamed, so that no half of a result ever lies there.
+  if (llvm::Error failed = llvm::writeToOutput(output, [&](llvm::raw_ostream &os) {
+        os << *text;
+        return llvm::Error::success();
+      }))
+    return complain(llvm::toString(std::move(failed)));
+  return EXIT_SUCCESS;
+}
