@@ -25,6 +25,10 @@ void flash::buildFlashToTile(OpPassManager &pm, const PipelineOptions &options) 
     pm.addPass(createFlashTileSkipBlocks());
   if (options.pipelineLoads)
     pm.addPass(createFlashTilePipelineLoads());
+  if (options.splitRoles)
+    pm.addPass(createFlashTileSplitRoles());
+  if (options.overlapSoftmax)
+    pm.addPass(createFlashTileOverlapSoftmax());
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
 }
@@ -36,4 +40,6 @@ void flash::registerPasses() {
   registerFlashLowerToTile();
   registerFlashTileSkipBlocks();
   registerFlashTilePipelineLoads();
+  registerFlashTileSplitRoles();
+  registerFlashTileOverlapSoftmax();
 }
