@@ -37,6 +37,7 @@ void flash::registerPasses() {
   registerFlashSelectTiles();
   registerFlashSplitKV();
   registerFlashOrderWork();
+  registerConvertFlashTileToNVVM();
   registerFlashLowerToTile();
   registerFlashTileSkipBlocks();
   registerFlashTilePipelineLoads();

@@ -1,0 +1,319 @@
+//===- Fragments.cpp - softmax, masks and casts on a thread's cells -------===//
+//
+// Whole-vector ops wherever possible: LLVM scalarises them late, so the IR stays small. Per-row
+// operands are spread by one shufflevector.
+//
+//===----------------------------------------------------------------------===//
+#include "Fragments.h"
+#include "flash/Conversion/IrInt.h"
+#include "flash/Schedule/Mask.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include <cmath>
+#include <limits>
+
+using namespace mlir;
+
+namespace flash::nvvm {
+
+using B = ImplicitLocOpBuilder;
+
+static constexpr float kMaskValue = -0x1p100f; // a power of two: x*c - m*c is exactly 0
+static constexpr float kLog2e = 1.44269504088896340736f;
+static constexpr float kLn2 = 0.693147180559945309417f;
+
+static Value constant(B &b, Type type, float value) {
+  FloatAttr scalar = b.getF32FloatAttr(value);
+  if (auto vector = dyn_cast<VectorType>(type))
+    return arith::ConstantOp::create(b, DenseElementsAttr::get(vector, scalar));
+  return arith::ConstantOp::create(b, scalar);
+}
+static Value shuffle(B &b, Value x, Value y, ArrayRef<int32_t> which) {
+  return LLVM::ShuffleVectorOp::create(b, x, y, which);
+}
+static int64_t sizeOf(Value vector) { return cast<VectorType>(vector.getType()).getNumElements(); }
+static Value exp2(B &b, Value x) { return LLVM::Exp2Op::create(b, x); }
+static Value fma(B &b, Value x, Value y, Value z) { return LLVM::FMAOp::create(b, x, y, z); }
+/// x / y to 2 ulp: the exact division calls a subroutine.
+static Value divide(B &b, Value x, Value y) {
+  return arith::DivFOp::create(b, x, y, arith::FastMathFlags::afn | arith::FastMathFlags::arcp);
+}
+static Value log2(B &b, Value x) {
+  Value result = LLVM::PoisonOp::create(b, x.getType());
+  for (int64_t i = 0; i < sizeOf(x); ++i) {
+    // llvm.log2 has no selection on NVPTX.
+    Value at = i32(b, i);
+    Value y = LLVM::CallIntrinsicOp::create(b, b.getF32Type(),
+                                            b.getStringAttr("llvm.nvvm.lg2.approx.ftz.f"),
+                                            ValueRange{LLVM::ExtractElementOp::create(b, x, at)})
+                  .getResult(0);
+    result = LLVM::InsertElementOp::create(b, result, y, at);
+  }
+  return result;
+}
+
+//===----------------------------------------------------------------------===//
+// Layout
+//===----------------------------------------------------------------------===//
+
+VectorType Fragments::typeOf(ArrayRef<int64_t> shape, Type element) const {
+  int64_t groups = groupsOf(shape[0]);
+  if (shape[1] == 1)
+    return VectorType::get({2 * groups}, element);
+  int64_t cells = groups * shape[1] / 2;
+  if (element.getIntOrFloatBitWidth() == 16)
+    return VectorType::get({cells / 2}, IntegerType::get(element.getContext(), 32));
+  return VectorType::get({cells}, element);
+}
+
+Value Fragments::rowOf(B &b, int64_t slot, int64_t slots) {
+  Value warp = arith::ShRUIOp::create(b, threadId(b), i32(b, 5));
+  if (kernel.warps * 32 != kernel.threads)
+    warp = arith::RemUIOp::create(b, warp, i32(b, kernel.warps));
+  Value row = arith::MulIOp::create(b, warp, i32(b, 8 * slots));
+  row = arith::AddIOp::create(b, row, arith::ShRUIOp::create(b, laneId(b), i32(b, 2)));
+  return toIndex(b, arith::AddIOp::create(b, row, i32(b, slot / 2 * 16 + slot % 2 * 8)));
+}
+
+Value Fragments::broadcast(B &b, Value column, VectorType cells) {
+  int64_t slots = sizeOf(column), total = cells.getNumElements();
+  if (slots == total)
+    return column;
+  SmallVector<int32_t> which;
+  for (int64_t i = 0; i < total; ++i)
+    which.push_back(i / (2 * total / slots) * 2 + (i >> 1 & 1));
+  return shuffle(b, column, column, which);
+}
+
+Value Fragments::splat(B &b, VectorType type, Value scalar) {
+  Attribute value;
+  if (matchPattern(scalar, m_Constant(&value)))
+    return arith::ConstantOp::create(b, DenseElementsAttr::get(type, value));
+  Value one = LLVM::InsertElementOp::create(b, LLVM::PoisonOp::create(b, type), scalar, i32(b, 0));
+  return shuffle(b, one, one, SmallVector<int32_t>(type.getNumElements(), 0));
+}
+
+//===----------------------------------------------------------------------===//
+// Reductions
+//===----------------------------------------------------------------------===//
+
+static Value join(B &b, Value x, Value y, bool isMax) {
+  if (isMax)
+    return arith::MaxNumFOp::create(b, x, y);
+  return arith::AddFOp::create(b, x, y);
+}
+
+Value Fragments::reduce(B &b, Value cells, int64_t groups, bool isMax) {
+  // Two chains a row, as long as the row: a tree would keep half of the cells alive twice.
+  int64_t perGroup = sizeOf(cells) / groups;
+  Value result;
+  for (int64_t g = 0; g < groups; ++g) {
+    auto four = [&](int64_t at) {
+      auto i = static_cast<int32_t>(g * perGroup + at);
+      return shuffle(b, cells, cells, {i, i + 1, i + 2, i + 3});
+    };
+    Value chain = four(0);
+    for (int64_t at = 4; at < perGroup; at += 4)
+      chain = join(b, chain, four(at), isMax);
+    Value rows = join(b, shuffle(b, chain, chain, {0, 2}), shuffle(b, chain, chain, {1, 3}), isMax);
+    if (!result) {
+      result = rows;
+      continue;
+    }
+    SmallVector<int32_t> which = llvm::to_vector(llvm::seq<int32_t>(0, 2 * g));
+    Value wide = shuffle(b, rows, rows, SmallVector<int32_t>(2 * g, 0)); // equal widths
+    wide = g == 1 ? rows : wide;
+    which.append({static_cast<int32_t>(2 * g), static_cast<int32_t>(2 * g + 1)});
+    result = shuffle(b, result, wide, which);
+  }
+  return result;
+}
+
+Value Fragments::joinQuad(B &b, Value column, bool isMax) {
+  for (int64_t mask : {1, 2})
+    column = join(b, column, shuffleXor(b, column, mask), isMax);
+  return column;
+}
+
+//===----------------------------------------------------------------------===//
+// Elementwise
+//===----------------------------------------------------------------------===//
+
+Value Fragments::cast(B &b, tile::CastOp op, Value value) {
+  Type element = op.getResult().getType().getElementType();
+  if (element == op.getValue().getType().getElementType())
+    return value;
+  Value narrow = arith::TruncFOp::create(b, VectorType::get({sizeOf(value)}, element), value);
+  return LLVM::BitcastOp::create(b, VectorType::get({sizeOf(value) / 2}, b.getI32Type()), narrow);
+}
+
+Value Fragments::map(B &b, tile::MapOp op, ValueRange inputs,
+                     function_ref<Value(Value)> remap) {
+  auto type = typeOf(op.getResult().getType().getShape(), b.getF32Type());
+  IRMapping mapping;
+  Block &body = op.getBody().front();
+  for (auto [arg, input] : llvm::zip(body.getArguments(), inputs))
+    mapping.map(arg, broadcast(b, input, type));
+  auto operand = [&](Value value) {
+    if (!mapping.contains(value))
+      mapping.map(value,
+                  splat(b, VectorType::get(type.getShape(), value.getType()), remap(value)));
+    return mapping.lookup(value);
+  };
+  for (Operation &inner : body.without_terminator()) {
+    if (inner.hasTrait<OpTrait::ConstantLike>())
+      continue; // spread where it is used
+    SmallVector<Value> operands = llvm::map_to_vector(inner.getOperands(), operand);
+    Value result;
+    if (isa<math::Exp2Op>(inner)) {
+      result = exp2(b, operands[0]);
+    } else if (isa<math::ExpOp>(inner)) {
+      result = exp2(b, arith::MulFOp::create(b, operands[0], constant(b, type, kLog2e)));
+    } else if (isa<math::TanhOp>(inner)) {
+      // 1 - 2 / (1 + e^2x) keeps f32's accuracy; tanh.approx has 2^-11.
+      Value e = exp2(b, arith::MulFOp::create(b, operands[0], constant(b, type, 2 * kLog2e)));
+      Value half = divide(b, constant(b, type, 2),
+                          arith::AddFOp::create(b, e, constant(b, type, 1)));
+      result = arith::SubFOp::create(b, constant(b, type, 1), half);
+    } else if (isa<arith::DivFOp>(inner)) {
+      result = divide(b, operands[0], operands[1]);
+    } else if (isa<math::FmaOp>(inner)) {
+      result = fma(b, operands[0], operands[1], operands[2]);
+    } else {
+      Operation *copy = inner.clone();
+      copy->setOperands(operands);
+      for (Value out : copy->getResults())
+        out.setType(VectorType::get(type.getShape(), out.getType()));
+      b.insert(copy);
+      result = copy->getResult(0);
+    }
+    mapping.map(inner.getResult(0), result);
+  }
+  return operand(body.getTerminator()->getOperand(0));
+}
+
+Value Fragments::rescale(B &b, Value o, Value alpha) {
+  return arith::MulFOp::create(
+      b, o, broadcast(b, alpha, ::llvm::cast<VectorType>(o.getType())));
+}
+
+Value Fragments::mask(B &b, tile::MaskOp op, tile::MaskOp::Adaptor in) {
+  schedule::Mask mask = op.getMask().mask();
+  Value value = in.getValue();
+  auto type = ::llvm::cast<VectorType>(value.getType());
+  int64_t slots = 2 * groupsOf(op.getValue().getType().getShape()[0]);
+  auto columnType = VectorType::get({slots}, b.getI32Type());
+  auto cellType = VectorType::get(type.getShape(), b.getI32Type());
+
+  // A cell's column less what depends on the lane.
+  SmallVector<int32_t> columns;
+  int64_t perGroup = type.getNumElements() / (slots / 2);
+  for (int64_t i = 0; i < type.getNumElements(); ++i)
+    columns.push_back((i % perGroup >> 2) * 8 + (i & 1));
+  Value column = arith::ConstantOp::create(b, b.getI32VectorAttr(columns));
+  column.setType(cellType);
+
+  Value lanes = arith::ShLIOp::create(b, arith::AndIOp::create(b, laneId(b), i32(b, 3)), i32(b, 1));
+  IrInt first = IrInt(b, in.getCol0()) + IrInt(b, toIndex(b, lanes));
+  Value lo = LLVM::PoisonOp::create(b, columnType), hi = lo, sink = lo;
+  for (int64_t slot = 0; slot < slots; ++slot) {
+    IrInt row = IrInt(b, in.getRow0()) + IrInt(b, rowOf(b, slot, slots));
+    if (int64_t group = op.getGroup(); group > 1)
+      row = floorDiv(row, group);
+    auto visible =
+        schedule::rowInterval(mask, row, IrInt(b, in.getLenQ()), IrInt(b, in.getLenK()));
+    auto insert = [&](Value into, IrInt limit) -> Value {
+      return LLVM::InsertElementOp::create(b, into, toI32(b, (limit - first).get()), i32(b, slot));
+    };
+    lo = insert(lo, visible.lo);
+    hi = insert(hi, visible.hi);
+    sink = insert(sink, visible.sinkEnd);
+  }
+  auto compare = [&](arith::CmpIPredicate predicate, Value limit) -> Value {
+    return arith::CmpIOp::create(b, predicate, column, broadcast(b, limit, cellType));
+  };
+  Value seen = compare(arith::CmpIPredicate::slt, hi);
+  if (mask.boundsLeft())
+    seen = arith::AndIOp::create(b, seen, compare(arith::CmpIPredicate::sge, lo));
+  if (mask.hasSinkTokens())
+    seen = arith::OrIOp::create(b, seen, compare(arith::CmpIPredicate::slt, sink));
+  return arith::SelectOp::create(b, seen, value, constant(b, type, kMaskValue));
+}
+
+//===----------------------------------------------------------------------===//
+// Softmax
+//===----------------------------------------------------------------------===//
+
+/// True where a row has seen a key.
+static Value hasKey(B &b, Value m) {
+  return arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, m,
+                               constant(b, m.getType(), kMaskValue / 2));
+}
+
+Fragments::Step Fragments::softmaxStep(B &b, tile::SoftmaxStepOp::Adaptor in) {
+  Value s = in.getS(), m = in.getM(), l = in.getL();
+  auto type = ::llvm::cast<VectorType>(s.getType());
+  auto column = ::llvm::cast<VectorType>(m.getType());
+  bool isFirst = in.getMode() == tile::SoftmaxMode::first;
+  int64_t groups = column.getNumElements() / 2;
+
+  Value c = arith::MulFOp::create(b, in.getScale(), constant(b, b.getF32Type(), kLog2e));
+  Value cColumn = splat(b, column, c);
+  Value mNext = joinQuad(b, reduce(b, s, groups, /*isMax=*/true), /*isMax=*/true);
+  if (!isFirst)
+    mNext = arith::MaxNumFOp::create(b, m, mNext);
+  // Measured against 0, the scores of a row without a key give p = 0.
+  Value reference =
+      arith::SelectOp::create(b, hasKey(b, mNext), mNext, constant(b, column, 0));
+  Value shift = arith::NegFOp::create(b, arith::MulFOp::create(b, reference, cColumn));
+  Value p = exp2(b, fma(b, s, splat(b, type, c), broadcast(b, shift, type)));
+  Value sum = reduce(b, p, groups, /*isMax=*/false);
+  if (isFirst)
+    return {p, mNext, sum, constant(b, column, 1)};
+  // The initial maximum is -inf, which a scale of 0 would turn into NaN.
+  Value before = arith::MaxNumFOp::create(b, m, constant(b, column, kMaskValue));
+  Value alpha = exp2(b, fma(b, before, cColumn, shift));
+  return {p, mNext, fma(b, alpha, l, sum), alpha};
+}
+
+Fragments::Final Fragments::finalize(B &b, tile::FinalizeOp op, tile::FinalizeOp::Adaptor in) {
+  Value o = in.getO(), m = in.getM(), l = in.getL();
+  auto column = ::llvm::cast<VectorType>(m.getType());
+  Value c = arith::MulFOp::create(b, in.getScale(), constant(b, b.getF32Type(), kLog2e));
+  Value zero = constant(b, column, 0), one = constant(b, column, 1);
+  Value least = constant(b, column, kMaskValue);
+
+  // In log2 units: the denominator is total * 2^top, o is measured against 2^top / factor.
+  Value top = arith::MulFOp::create(b, m, splat(b, column, c));
+  Value total = joinQuad(b, l, /*isMax=*/false);
+  Value factor = one;
+  if (op.getSink()) {
+    auto head = arith::MulIOp::create(
+        b, in.getHead(), arith::ConstantIndexOp::create(b, static_cast<int64_t>(op.getGroup())));
+    Value logits = LLVM::PoisonOp::create(b, column);
+    for (int64_t slot = 0; slot < column.getNumElements(); ++slot) {
+      IrInt which(b, head);
+      if (int64_t group = op.getGroup(); group > 1)
+        which = which + remainder(IrInt(b, in.getRow0()) + IrInt(b, rowOf(b, slot, column.getNumElements())), group);
+      Value wide = arith::IndexCastOp::create(b, b.getI64Type(), which.get());
+      wide = arith::MulIOp::create(b, wide, kernel.stride(op.getSink(), 0));
+      Value base = kernel.pointer(op.getSink());
+      Value at = LLVM::GEPOp::create(b, base.getType(), b.getF32Type(), base, ValueRange{wide});
+      Value logit = LLVM::LoadOp::create(b, b.getF32Type(), at);
+      logits = LLVM::InsertElementOp::create(b, logits, logit, i32(b, slot));
+    }
+    Value sink = arith::MulFOp::create(b, logits, constant(b, column, kLog2e));
+    Value seen = arith::SelectOp::create(b, hasKey(b, m), top, least);
+    top = arith::MaxNumFOp::create(b, seen, arith::MaxNumFOp::create(b, sink, least));
+    factor = exp2(b, arith::SubFOp::create(b, seen, top));
+    total = fma(b, total, factor, exp2(b, arith::SubFOp::create(b, sink, top)));
+  }
+  Value isEmpty = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, total, zero);
+  Value inverse = divide(b, factor, arith::SelectOp::create(b, isEmpty, one, total));
+  Value lse = arith::MulFOp::create(b, arith::AddFOp::create(b, top, log2(b, total)),
+                                    constant(b, column, kLn2));
+  Value none = constant(b, column, -std::numeric_limits<float>::infinity());
+  return {rescale(b, o, inverse), arith::SelectOp::create(b, isEmpty, none, lse)};
+}
+
+} // namespace flash::nvvm

@@ -1,0 +1,68 @@
+//===- Fragments.h - fragments as vectors of a thread's cells ---*- C++ -*-===//
+//
+// Every warp of an instance holds 16-row groups of a fragment, in the cells of an m16n8 product:
+//
+//        columns 8c + 2(lane & 3) + {0, 1}
+//   row  lane / 4       cells 4c, 4c + 1
+//   row  lane / 4 + 8   cells 4c + 2, 4c + 3
+//
+// A fragment of f32 is a vector of these cells, group by group; one of 16-bit elements is a vector
+// of i32 that pack two neighbours, which is the layout of an A operand. A column (Rx1) is a vector
+// of two values a group, equal in the four lanes of a quad, except the partial sum l.
+//
+//===----------------------------------------------------------------------===//
+#ifndef FLASH_CONVERSION_NVVM_FRAGMENTS_H
+#define FLASH_CONVERSION_NVVM_FRAGMENTS_H
+
+#include "Kernel.h"
+#include "flash/Tile.h"
+
+namespace flash::nvvm {
+
+class Fragments {
+public:
+  using B = mlir::ImplicitLocOpBuilder;
+  explicit Fragments(Kernel &kernel) : kernel(kernel) {}
+
+  /// The vector of a fragment's or flight's cells.
+  mlir::VectorType typeOf(llvm::ArrayRef<int64_t> shape, mlir::Type element) const;
+
+  mlir::Value splat(B &b, mlir::VectorType type, mlir::Value scalar);
+  /// `remap` gives the converted value of one captured by the region.
+  mlir::Value map(B &b, tile::MapOp op, mlir::ValueRange inputs,
+                  llvm::function_ref<mlir::Value(mlir::Value)> remap);
+  mlir::Value cast(B &b, tile::CastOp op, mlir::Value value);
+  mlir::Value mask(B &b, tile::MaskOp op, tile::MaskOp::Adaptor in);
+  mlir::Value rescale(B &b, mlir::Value o, mlir::Value alpha);
+
+  struct Step {
+    mlir::Value p, m, l, alpha;
+  };
+  Step softmaxStep(B &b, tile::SoftmaxStepOp::Adaptor in);
+
+  struct Final {
+    mlir::Value o, lse;
+  };
+  Final finalize(B &b, tile::FinalizeOp op, tile::FinalizeOp::Adaptor in);
+
+  /// Packed pairs, as 16 bytes a lane; or one f32 a row from the first lane of each quad.
+  void store(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in);
+
+private:
+  /// Row within the instance's fragment of entry `slot` of a column, as index.
+  mlir::Value rowOf(B &b, int64_t slot, int64_t slots);
+  /// A column's entries, one for each cell of `cells`.
+  mlir::Value broadcast(B &b, mlir::Value column, mlir::VectorType cells);
+  mlir::Value reduce(B &b, mlir::Value cells, int64_t groups, bool isMax);
+  /// All four lanes' values joined.
+  mlir::Value joinQuad(B &b, mlir::Value column, bool isMax);
+  int64_t groupsOf(int64_t rows) const { return rows / (16 * kernel.warps); }
+  void storePacked(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in);
+  void storeColumn(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in);
+
+  Kernel &kernel;
+};
+
+} // namespace flash::nvvm
+
+#endif // FLASH_CONVERSION_NVVM_FRAGMENTS_H

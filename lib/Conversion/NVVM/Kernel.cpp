@@ -1,0 +1,269 @@
+//===- Kernel.cpp - parameters and small values of a kernel ---------------===//
+#include "Kernel.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+
+using namespace mlir;
+
+namespace flash::nvvm {
+
+static constexpr StringLiteral kSharedName = "flash_shared";
+
+//===----------------------------------------------------------------------===//
+// Small values
+//===----------------------------------------------------------------------===//
+
+Value i32(ImplicitLocOpBuilder &b, int64_t value) {
+  return arith::ConstantOp::create(b, b.getI32IntegerAttr(static_cast<int32_t>(value)));
+}
+Value toI32(ImplicitLocOpBuilder &b, Value index) {
+  return b.createOrFold<arith::IndexCastOp>(b.getI32Type(), index);
+}
+Value toIndex(ImplicitLocOpBuilder &b, Value value) {
+  return b.createOrFold<arith::IndexCastOp>(b.getIndexType(), value);
+}
+Value threadId(ImplicitLocOpBuilder &b) { return NVVM::ThreadIdXOp::create(b, b.getI32Type()); }
+Value laneId(ImplicitLocOpBuilder &b) {
+  return arith::AndIOp::create(b, threadId(b), i32(b, 31));
+}
+
+static Value shuffle(ImplicitLocOpBuilder &b, Value value, int64_t lane, NVVM::ShflKind kind) {
+  auto one = [&](Value x) -> Value {
+    return NVVM::ShflOp::create(b, x.getType(), i32(b, -1), x, i32(b, lane), i32(b, 31), kind,
+                                UnitAttr());
+  };
+  auto type = dyn_cast<VectorType>(value.getType());
+  if (!type)
+    return one(value);
+  Value result = LLVM::PoisonOp::create(b, type);
+  for (int64_t i = 0; i < type.getNumElements(); ++i) {
+    Value at = i32(b, i);
+    result = LLVM::InsertElementOp::create(
+        b, result, one(LLVM::ExtractElementOp::create(b, value, at)), at);
+  }
+  return result;
+}
+Value shuffleXor(ImplicitLocOpBuilder &b, Value value, int64_t mask) {
+  return shuffle(b, value, mask, NVVM::ShflKind::bfly);
+}
+Value broadcastLane0(ImplicitLocOpBuilder &b, Value value) {
+  return shuffle(b, value, 0, NVVM::ShflKind::idx);
+}
+
+tile::ViewOp viewOf(Value value) { return value.getDefiningOp<tile::ViewOp>(); }
+tile::RingOp ringOf(Value value) { return value.getDefiningOp<tile::RingOp>(); }
+int64_t panelsOf(int64_t cols) { return (cols + panelCols - 1) / panelCols; }
+int64_t slotBytes(tile::RingType type) {
+  return panelsOf(type.getShape()[2]) * type.getShape()[1] * panelRowBytes;
+}
+
+//===----------------------------------------------------------------------===//
+// The kernel
+//===----------------------------------------------------------------------===//
+
+FailureOr<Kernel> Kernel::create(func::FuncOp func) {
+  Kernel kernel;
+  kernel.func = func;
+  auto number = [&](StringRef name, int64_t &value) {
+    auto attr = func->getAttrOfType<IntegerAttr>(name);
+    if (attr)
+      value = attr.getInt();
+    return attr != nullptr;
+  };
+  if (!number("flash.threads", kernel.threads) ||
+      !number("flash.shared_bytes", kernel.sharedBytes))
+    return func.emitError("kernel needs flash.threads and flash.shared_bytes; run "
+                          "flash-tile-assign first");
+  kernel.hasRoles = false;
+  kernel.warps = kernel.threads / 32;
+  kernel.oldArguments = func.getNumArguments();
+
+  bool failed = false;
+  func.walk([&](tile::RolesOp roles) {
+    kernel.hasRoles = true;
+    int64_t warps = 0;
+    for (auto role : roles.getRoles().getAsRange<tile::RoleAttr>()) {
+      if (!llvm::is_contained(role.getUnits(), tile::Unit::tensor))
+        continue;
+      if (warps && warps != role.getWarps()) {
+        roles.emitError("roles that multiply need equal warps, have ")
+            << warps << " and " << role.getWarps();
+        failed = true;
+      }
+      kernel.warps = warps = role.getWarps();
+    }
+  });
+  func.walk([&](Operation *op) {
+    for (Value operand : op->getOperands()) {
+      bool isView = isa<tile::ViewType>(operand.getType());
+      if ((isView && !viewOf(operand)) ||
+          (isa<tile::RingType>(operand.getType()) && !ringOf(operand))) {
+        op->emitError("needs its ") << (isView ? "view" : "ring") << " defined in the kernel";
+        failed = true;
+      }
+    }
+    auto ring = dyn_cast<tile::RingOp>(op);
+    if (ring && (!ring.getOffset() || !ring.getBarriers())) {
+      ring.emitError("ring needs offset and barriers; run flash-tile-assign first");
+      failed = true;
+    }
+    auto view = dyn_cast<tile::ViewOp>(op);
+    if (view && !isa<BlockArgument>(view.getSource())) {
+      view.emitError("needs an argument of the kernel as source");
+      failed = true;
+    }
+  });
+  if (failed)
+    return failure();
+  return kernel;
+}
+
+Value Kernel::parameter(StringRef kind, Value arg, int64_t detail, Type type) {
+  unsigned number = cast<BlockArgument>(arg).getArgNumber();
+  for (const Parameter &p : parameters)
+    if (p.kind == kind && p.arg == number && p.detail == detail)
+      return p.value;
+  Value value = func.getBody().front().addArgument(type, arg.getLoc());
+  parameters.push_back({kind, number, detail, value});
+  return value;
+}
+Value Kernel::tensorMap(Value memref, int64_t rows) {
+  auto type = LLVM::LLVMPointerType::get(func.getContext());
+  size_t before = parameters.size();
+  Value map = parameter("tensor_map", memref, rows, type);
+  if (parameters.size() > before)
+    maps.push_back(map);
+  return map;
+}
+Value Kernel::pointer(Value memref) {
+  auto type =
+      LLVM::LLVMPointerType::get(func.getContext(), static_cast<unsigned>(NVVM::NVVMMemorySpace::Global));
+  return parameter("pointer", memref, 0, type);
+}
+Value Kernel::size(Value memref, unsigned dim) {
+  return parameter("size", memref, dim, IntegerType::get(func.getContext(), 32));
+}
+Value Kernel::stride(Value memref, unsigned dim) {
+  return parameter("stride", memref, dim, IntegerType::get(func.getContext(), 64));
+}
+
+void Kernel::bindScalars(RewriterBase &rewriter) {
+  Block &entry = func.getBody().front();
+  ImplicitLocOpBuilder b(func.getLoc(), rewriter);
+  b.setInsertionPointToStart(&entry);
+  for (unsigned i = 0; i < oldArguments; ++i) {
+    BlockArgument arg = entry.getArgument(i);
+    if (isa<FloatType>(arg.getType()))
+      rewriter.replaceAllUsesWith(arg, parameter("scalar", arg, 0, arg.getType()));
+    else if (arg.getType().isIndex())
+      rewriter.replaceAllUsesWith(arg, toIndex(b, parameter("index", arg, 0, b.getI32Type())));
+  }
+  func.walk([&](memref::DimOp dim) {
+    auto type = cast<MemRefType>(dim.getSource().getType());
+    auto at = dim.getConstantIndex();
+    if (!at || !isa<BlockArgument>(dim.getSource()))
+      return;
+    b.setInsertionPoint(dim);
+    if (!type.isDynamicDim(*at))
+      rewriter.replaceOp(dim, arith::ConstantIndexOp::create(b, type.getDimSize(*at)));
+    else
+      rewriter.replaceOp(dim, toIndex(b, size(dim.getSource(), *at)));
+  });
+}
+
+Value Kernel::length(ImplicitLocOpBuilder &b, tile::ViewOp view) {
+  bool isColumn = view.getView().getType().getShape()[0] == 1;
+  Value rows = size(view.getSource(), isColumn ? 2 : 1);
+  if (int64_t group = view.getGroup(); group > 1)
+    rows = arith::MulIOp::create(b, rows, i32(b, group));
+  return rows;
+}
+
+Value Kernel::address(ImplicitLocOpBuilder &b, tile::ViewOp view, Value batch, Value head,
+                      Value row, Value col) {
+  bool isColumn = view.getView().getType().getShape()[0] == 1;
+  Value memref = view.getSource();
+  // Tensors may pass 2^31 elements: 64 bits from here on.
+  auto term = [&](Value index, unsigned dim) -> Value {
+    Value wide = arith::IndexCastOp::create(b, b.getI64Type(), index);
+    return arith::MulIOp::create(b, wide, stride(memref, dim));
+  };
+  Value offset = arith::AddIOp::create(b, term(batch, 0), term(head, isColumn ? 1 : 2));
+  offset = arith::AddIOp::create(b, offset, term(row, isColumn ? 2 : 1));
+  if (col)
+    offset = arith::AddIOp::create(b, offset,
+                                   arith::IndexCastOp::create(b, b.getI64Type(), col));
+  Value base = pointer(memref);
+  return LLVM::GEPOp::create(b, base.getType(), view.getView().getType().getElementType(), base,
+                             ValueRange{offset});
+}
+
+Value Kernel::shared(ImplicitLocOpBuilder &b, Value offset) {
+  auto type = LLVM::LLVMPointerType::get(b.getContext(),
+                                         static_cast<unsigned>(NVVM::NVVMMemorySpace::Shared));
+  Value base = LLVM::AddressOfOp::create(b, type, kSharedName);
+  return LLVM::GEPOp::create(b, type, b.getI8Type(), base, ValueRange{offset});
+}
+
+LLVM::LLVMFuncOp Kernel::finish() {
+  ImplicitLocOpBuilder b(func.getLoc(), func);
+  auto module = func->getParentOfType<ModuleOp>();
+  if (!module.lookupSymbol(kSharedName)) {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(module.getBody());
+    // 1024: what the 128-byte swizzle repeats after.
+    LLVM::GlobalOp::create(b, LLVM::LLVMArrayType::get(b.getI8Type(), 0), /*isConstant=*/false,
+                           LLVM::Linkage::External, kSharedName, Attribute(), /*alignment=*/1024,
+                           static_cast<unsigned>(NVVM::NVVMMemorySpace::Shared));
+  }
+
+  SmallVector<Type> types;
+  SmallVector<Attribute> descriptions;
+  SmallVector<DictionaryAttr> argAttrs;
+  for (const Parameter &p : parameters) {
+    types.push_back(p.value.getType());
+    auto name = func.getArgAttrOfType<StringAttr>(p.arg, "flash.arg");
+    NamedAttrList description, attrs;
+    description.set("kind", b.getStringAttr(p.kind));
+    description.set("arg", name ? name : b.getStringAttr("arg" + Twine(p.arg)));
+    if (p.kind == "tensor_map") {
+      description.set("rows", b.getI64IntegerAttr(p.detail));
+      attrs.set("llvm.byval",
+                TypeAttr::get(LLVM::LLVMArrayType::get(b.getI64Type(), 16))); // a CUtensorMap
+      attrs.set("llvm.align", b.getI64IntegerAttr(64));
+      attrs.set(NVVM::NVVMDialect::getGridConstantAttrName(), b.getUnitAttr());
+    }
+    if (p.kind == "size" || p.kind == "stride")
+      description.set("dim", b.getI64IntegerAttr(p.detail));
+    descriptions.push_back(description.getDictionary(b.getContext()));
+    argAttrs.push_back(attrs.getDictionary(b.getContext()));
+  }
+
+  auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(b.getContext()), types);
+  auto kernel = LLVM::LLVMFuncOp::create(b, func.getSymName(), type);
+  for (NamedAttribute attr : func->getDiscardableAttrs())
+    kernel->setDiscardableAttr(attr.getName(), attr.getValue());
+  kernel->setAttr("flash.params", b.getArrayAttr(descriptions));
+  kernel->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(), b.getUnitAttr());
+  // setmaxnreg is ignored without a bound on the threads (PTX ISA, setmaxnreg).
+  kernel->setAttr(NVVM::NVVMDialect::getMaxntidAttrName(),
+                  b.getDenseI32ArrayAttr({static_cast<int32_t>(threads), 1, 1}));
+  kernel->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), b.getI32IntegerAttr(1));
+  kernel.setDenormalFpMathF32("preserve-sign");
+
+  kernel.getBody().takeBody(func.getBody());
+  Block &entry = kernel.getBody().front();
+  entry.eraseArguments(0, oldArguments);
+  for (auto [i, attrs] : llvm::enumerate(argAttrs))
+    kernel.setArgAttrs(i, attrs);
+  kernel.walk([&](func::ReturnOp ret) {
+    OpBuilder at(ret);
+    LLVM::ReturnOp::create(at, ret.getLoc(), ValueRange());
+    ret.erase();
+  });
+  func.erase();
+  return kernel;
+}
+
+} // namespace flash::nvvm

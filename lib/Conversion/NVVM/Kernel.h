@@ -1,0 +1,86 @@
+//===- Kernel.h - a kernel on its way to an llvm.func -----------*- C++ -*-===//
+//
+// The parameters a kernel needs grow on demand: a memref argument becomes a tensor map, a pointer,
+// sizes and strides, whichever its uses ask for. `flash.params` tells the launcher their order.
+//
+//===----------------------------------------------------------------------===//
+#ifndef FLASH_CONVERSION_NVVM_KERNEL_H
+#define FLASH_CONVERSION_NVVM_KERNEL_H
+
+#include "flash/Tile.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+#include "llvm/ADT/MapVector.h"
+
+namespace flash::nvvm {
+
+class Kernel {
+public:
+  /// `func` after flash-tile-assign; emits the errors of a kernel that cannot be converted.
+  static mlir::FailureOr<Kernel> create(mlir::func::FuncOp func);
+
+  mlir::func::FuncOp func;
+  int64_t threads;     ///< of a block
+  int64_t sharedBytes; ///< of a block
+  int64_t warps;       ///< of the instance that multiplies
+  bool hasRoles;
+
+  // Parameters. `memref` is an argument of the kernel.
+  mlir::Value tensorMap(mlir::Value memref, int64_t rows);
+  mlir::Value pointer(mlir::Value memref);
+  mlir::Value size(mlir::Value memref, unsigned dim);   ///< i32
+  mlir::Value stride(mlir::Value memref, unsigned dim); ///< i64, elements
+  /// Gives scalar arguments and memref.dim their parameters.
+  void bindScalars(mlir::RewriterBase &rewriter);
+  llvm::ArrayRef<mlir::Value> tensorMaps() const { return maps; }
+
+  /// Rows in use of a sequence of the view, as i32.
+  mlir::Value length(mlir::ImplicitLocOpBuilder &b, tile::ViewOp view);
+  /// Address of element (batch, head, row, col) of the view; coordinates of type index.
+  mlir::Value address(mlir::ImplicitLocOpBuilder &b, tile::ViewOp view, mlir::Value batch,
+                      mlir::Value head, mlir::Value row, mlir::Value col);
+
+  /// The llvm.func in place of the func.func; all uses of the old arguments must be gone.
+  mlir::LLVM::LLVMFuncOp finish();
+
+  /// Byte `offset` of the block's shared memory.
+  mlir::Value shared(mlir::ImplicitLocOpBuilder &b, mlir::Value offset);
+
+private:
+  struct Parameter {
+    llvm::StringRef kind;
+    unsigned arg;
+    int64_t detail; ///< dim, or rows of a tensor map
+    mlir::Value value;
+  };
+  mlir::Value parameter(llvm::StringRef kind, mlir::Value arg, int64_t detail, mlir::Type type);
+
+  unsigned oldArguments = 0;
+  llvm::SmallVector<Parameter> parameters;
+  llvm::SmallVector<mlir::Value> maps;
+};
+
+/// The view behind a value of view type, the ring behind one of ring type.
+tile::ViewOp viewOf(mlir::Value value);
+tile::RingOp ringOf(mlir::Value value);
+
+/// Bytes of a ring's slot: 64-column panels of rows x 128 bytes.
+int64_t slotBytes(tile::RingType type);
+int64_t panelsOf(int64_t cols);
+inline constexpr int64_t panelCols = 64, panelRowBytes = 128;
+
+// Numbers of the executing thread, i32.
+mlir::Value threadId(mlir::ImplicitLocOpBuilder &b);
+mlir::Value laneId(mlir::ImplicitLocOpBuilder &b);
+mlir::Value i32(mlir::ImplicitLocOpBuilder &b, int64_t value);
+mlir::Value toI32(mlir::ImplicitLocOpBuilder &b, mlir::Value index);
+mlir::Value toIndex(mlir::ImplicitLocOpBuilder &b, mlir::Value i32);
+/// `value` of lane (lane ^ mask).
+mlir::Value shuffleXor(mlir::ImplicitLocOpBuilder &b, mlir::Value value, int64_t mask);
+/// `value` of lane 0: tells the compiler that it is uniform.
+mlir::Value broadcastLane0(mlir::ImplicitLocOpBuilder &b, mlir::Value value);
+
+} // namespace flash::nvvm
+
+#endif // FLASH_CONVERSION_NVVM_KERNEL_H

@@ -1,0 +1,274 @@
+//===- Sm90.cpp - TMA, mbarriers and wgmma --------------------------------===//
+//
+// A ring slot has two mbarriers. Ordinal `it` uses slot it % stages in generation g = it / stages:
+//
+//   copier     wait empty (parity of g - 1), arrive full + expect bytes, TMA -> full
+//   consumers  wait full (parity of g), products, one lane a warp arrives -> empty
+//
+// A fresh barrier counts as having completed the generation before its first, so the first wait on
+// empty passes (PTX ISA, "mbarrier phase"). Tiles are addresses in units of 16 bytes, as matrix
+// descriptors have them.
+//
+//===----------------------------------------------------------------------===//
+#include "TileEmitter.h"
+#include "Wgmma.h"
+#include "flash/Conversion/IrInt.h"
+#include "flash/Schedule/Layout.h"
+#include "flash/Schedule/Machine.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+using namespace mlir;
+
+namespace flash::nvvm {
+namespace {
+
+constexpr int64_t kTileUnit = 16;       // bytes
+constexpr int64_t kWarpsPerGroup = 4;   // a warpgroup
+constexpr int64_t kRowsPerGroup = 64;   // of one wgmma
+constexpr int64_t kMaxCols = 256;       // of one wgmma
+constexpr int64_t kMaxBoxRows = 256;    // of one TMA box
+constexpr int64_t kTicks = 10'000'000;  // a wait's suspend hint, ns
+constexpr int64_t kRegisterStep = 8;    // setmaxnreg's granularity
+
+class Sm90Emitter : public TileEmitter {
+public:
+  using TileEmitter::TileEmitter;
+
+  LogicalResult check() override;
+  void prologue(B &b) override;
+  Value warpGroup(B &b) override {
+    // From lane 0, so that ptxas knows it to be uniform and may branch and build descriptors on it.
+    return broadcastLane0(b, arith::ShRUIOp::create(b, threadId(b), i32(b, 7)));
+  }
+  int64_t warpsPerGroup() const override { return kWarpsPerGroup; }
+  void enterRole(B &b, tile::RoleAttr role) override;
+  Value isCopier(B &b) override;
+
+  void fill(B &b, tile::FillOp op, tile::FillOp::Adaptor in) override;
+  Value wait(B &b, tile::RingOp ring, Value it) override;
+  void release(B &b, tile::RingOp ring, Value it) override;
+  Value slice(B &b, tile::SliceOp op, tile::SliceOp::Adaptor in) override;
+  Value mma(B &b, tile::MmaOp op, tile::MmaOp::Adaptor in) override;
+  Value mmaWait(B &b, Value flight, unsigned pending) override {
+    return waitWgmma(b, flight, pending);
+  }
+
+private:
+  struct Slot {
+    Value number, parity; // i32
+  };
+  Slot slotOf(B &b, tile::RingOp ring, Value it) {
+    int64_t stages = ring.getType().getShape()[0];
+    IrInt ordinal(b, it);
+    return {toI32(b, remainder(ordinal, stages).get()),
+            toI32(b, remainder(floorDiv(ordinal, stages), 2).get())};
+  }
+  /// The slot's full or empty barrier.
+  Value barrier(B &b, tile::RingOp ring, Value slot, bool isEmpty) {
+    int64_t first = *ring.getBarriers() +
+                    (isEmpty ? ring.getType().getShape()[0] * schedule::barrierBytes : 0);
+    Value offset = arith::MulIOp::create(b, slot, i32(b, schedule::barrierBytes));
+    return kernel.shared(b, arith::AddIOp::create(b, offset, i32(b, first)));
+  }
+  void await(B &b, Value barrier, Value parity) {
+    NVVM::MBarrierTryWaitParityOp::create(b, barrier, parity, i32(b, kTicks));
+  }
+  /// Byte of the slot within shared memory.
+  Value slotOffset(B &b, tile::RingOp ring, Value slot) {
+    Value offset = arith::MulIOp::create(b, slot, i32(b, slotBytes(ring.getType())));
+    return arith::AddIOp::create(b, offset, i32(b, *ring.getOffset()));
+  }
+};
+
+LogicalResult Sm90Emitter::check() {
+  bool ok = true;
+  auto refuse = [&](Operation *op, const Twine &what) {
+    ok = false;
+    op->emitError() << what << " is not built for sm_90a";
+  };
+  kernel.func.walk([&](Operation *op) {
+    if (auto roles = dyn_cast<tile::RolesOp>(op)) {
+      for (auto role : roles.getRoles().getAsRange<tile::RoleAttr>()) {
+        bool copies = llvm::is_contained(role.getUnits(), tile::Unit::copy);
+        if (role.getWarps() != kWarpsPerGroup)
+          refuse(op, "a role of " + Twine(role.getWarps()) + " warps");
+        else if (copies && (role.getUnits().size() > 1 || role.getInstances() > 1))
+          refuse(op, "a role that copies and computes, or copies several times,");
+      }
+    } else if (auto view = dyn_cast<tile::ViewOp>(op)) {
+      if (view.getGroup() > 1)
+        refuse(op, "packing query heads into one tile");
+      else if (view.getPartial())
+        refuse(op, "splitting the keys");
+    } else if (auto ring = dyn_cast<tile::RingOp>(op)) {
+      if (ring.getType().getElementType().getIntOrFloatBitWidth() != 16)
+        refuse(op, "a ring of other than 16-bit elements");
+      else if (ring.getType().getShape()[1] > kMaxBoxRows)
+        refuse(op, "a tile of more than " + Twine(kMaxBoxRows) + " rows");
+    } else if (isa<tile::LoadOp>(op)) {
+      refuse(op, "loading rows into registers");
+    } else if (auto store = dyn_cast<tile::StoreOp>(op)) {
+      tile::FragType type = store.getValue().getType();
+      if (type.getShape()[1] > 1 && (type.getElementType().getIntOrFloatBitWidth() != 16 ||
+                                     type.getShape()[1] % 32))
+        refuse(op, "storing other than 16-bit elements in multiples of 32 columns");
+    } else if (auto mma = dyn_cast<tile::MmaOp>(op)) {
+      tile::FlightType type = mma.getResult().getType();
+      int64_t rows = type.getShape()[0], cols = type.getShape()[1];
+      if (rows * kWarpsPerGroup != kRowsPerGroup * kernel.warps)
+        refuse(op, "a product of " + Twine(rows) + " rows in " + Twine(kernel.warps) + " warps");
+      else if (cols > kMaxCols || cols % 8)
+        refuse(op, "a product of " + Twine(cols) + " columns");
+      else if (mma.getB().getType().getShape()[mma.getTransB() ? 1 : 0] % 16)
+        refuse(op, "a product over other than a multiple of 16");
+    } else if (auto work = dyn_cast<tile::ForWorkOp>(op)) {
+      if (schedule::parseOrder(work.getOrder()) == schedule::WorkOrder::varlenDynamic)
+        refuse(op, "the order varlen_dynamic");
+    }
+  });
+  return success(ok);
+}
+
+void Sm90Emitter::prologue(B &b) {
+  Value isFirst =
+      arith::CmpIOp::create(b, arith::CmpIPredicate::eq, threadId(b), i32(b, 0));
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(scf::IfOp::create(b, isFirst).thenBlock());
+    kernel.func.walk([&](tile::FillOp op) {
+      kernel.tensorMap(viewOf(op.getView()).getSource(), op.getRing().getType().getShape()[1]);
+    });
+    for (Value map : kernel.tensorMaps())
+      NVVM::PrefetchOp::create(b, NVVM::PrefetchCacheLevelAttr(), NVVM::CacheEvictionPriorityAttr(),
+                               map, Value(), /*tensormap=*/true);
+    kernel.func.walk([&](tile::RingOp ring) {
+      for (int64_t s = 0; s < ring.getType().getShape()[0]; ++s) {
+        // One arrival a fill (its bytes are counted apart), one a warp that releases.
+        NVVM::MBarrierInitOp::create(b, barrier(b, ring, i32(b, s), false),
+                                     i32(b, ring.getWriters()), Value());
+        NVVM::MBarrierInitOp::create(b, barrier(b, ring, i32(b, s), true),
+                                     i32(b, ring.getReleases() * kernel.warps), Value());
+      }
+    });
+    // The async proxy must see the barriers too (PTX ISA, fence.mbarrier_init).
+    NVVM::FenceMbarrierInitOp::create(b);
+  }
+  NVVM::Barrier0Op::create(b);
+}
+
+void Sm90Emitter::enterRole(B &b, tile::RoleAttr role) {
+  // What a thread has at the launch: an equal share, as far as an instruction can name registers.
+  const schedule::Machine &machine = schedule::machineOf(schedule::Target::sm90);
+  int64_t launched = std::min(machine.registersPerSm / kernel.threads,
+                              machine.maxRegistersPerThread) /
+                     kRegisterStep * kRegisterStep;
+  if (role.getRegisters() == launched)
+    return;
+  NVVM::SetMaxRegisterOp::create(b, static_cast<uint32_t>(role.getRegisters()),
+                                 role.getRegisters() < launched
+                                     ? NVVM::SetMaxRegisterAction::decrease
+                                     : NVVM::SetMaxRegisterAction::increase);
+}
+
+Value Sm90Emitter::isCopier(B &b) {
+  if (!kernel.hasRoles)
+    return arith::CmpIOp::create(b, arith::CmpIPredicate::eq, threadId(b), i32(b, 0));
+  Value warp = broadcastLane0(
+      b, arith::AndIOp::create(b, arith::ShRUIOp::create(b, threadId(b), i32(b, 5)),
+                               i32(b, kWarpsPerGroup - 1)));
+  Value isFirst = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, warp, i32(b, 0));
+  auto inWarp = scf::IfOp::create(b, b.getI1Type(), isFirst, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(inWarp.thenBlock());
+  scf::YieldOp::create(b, NVVM::ElectSyncOp::create(b, b.getI1Type(), Value()).getResult());
+  b.setInsertionPointToStart(inWarp.elseBlock());
+  Value no = arith::ConstantOp::create(b, b.getBoolAttr(false));
+  scf::YieldOp::create(b, no);
+  return inWarp.getResult(0);
+}
+
+void Sm90Emitter::fill(B &b, tile::FillOp op, tile::FillOp::Adaptor in) {
+  tile::RingOp ring = ringOf(op.getRing());
+  tile::RingType type = ring.getType();
+  int64_t rows = type.getShape()[1];
+  Value map = kernel.tensorMap(viewOf(op.getView()).getSource(), rows);
+  Slot slot = slotOf(b, ring, in.getIt());
+  await(b, barrier(b, ring, slot.number, true), arith::XOrIOp::create(b, slot.parity, i32(b, 1)));
+  Value full = barrier(b, ring, slot.number, false);
+  NVVM::MBarrierArriveExpectTxOp::create(b, Type(), full, i32(b, slotBytes(type)),
+                                         NVVM::MemScopeKind::CTA, /*relaxed=*/false, Value());
+  Value offset = slotOffset(b, ring, slot.number);
+  Value row = toI32(b, in.getRow()), head = toI32(b, in.getHead()), batch = toI32(b, in.getBatch());
+  for (int64_t panel = 0; panel < panelsOf(type.getShape()[2]); ++panel) {
+    // Dimensions d, s, h, b. The whole box counts, also where it lies outside the tensor.
+    Value at = kernel.shared(
+        b, arith::AddIOp::create(b, offset, i32(b, panel * rows * panelRowBytes)));
+    NVVM::CpAsyncBulkTensorGlobalToSharedClusterOp::create(
+        b, at, map, ValueRange{i32(b, panel * panelCols), row, head, batch}, full, ValueRange(),
+        Value(), Value(), NVVM::TMALoadMode::TILE, /*isCTAOnly=*/true, NVVM::CTAGroupKindAttr(),
+        Value());
+  }
+}
+
+Value Sm90Emitter::wait(B &b, tile::RingOp ring, Value it) {
+  Slot slot = slotOf(b, ring, it);
+  await(b, barrier(b, ring, slot.number, false), slot.parity);
+  // In units from the start: a multiplication less than shifting the byte offset.
+  Value base = LLVM::PtrToIntOp::create(b, b.getI32Type(), kernel.shared(b, i32(b, 0)));
+  base = arith::ShRUIOp::create(b, base, i32(b, 4));
+  Value tile = arith::MulIOp::create(b, slot.number, i32(b, slotBytes(ring.getType()) / kTileUnit));
+  tile = arith::AddIOp::create(b, tile, i32(b, *ring.getOffset() / kTileUnit));
+  return arith::AddIOp::create(b, base, tile);
+}
+
+void Sm90Emitter::release(B &b, tile::RingOp ring, Value it) {
+  Slot slot = slotOf(b, ring, it);
+  Value isFirst = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, laneId(b), i32(b, 0));
+  Value empty = barrier(b, ring, slot.number, true);
+  // Predicated, not branched around: no divergence next to the products.
+  LLVM::InlineAsmOp::create(
+      b, LLVM::LLVMVoidType::get(b.getContext()), ValueRange{empty, isFirst},
+      "@$1 mbarrier.arrive.shared::cta.b64 _, [$0];", "r,b,~{memory}",
+      /*has_side_effects=*/true, /*is_align_stack=*/false, LLVM::tailcallkind::TailCallKind::None,
+      LLVM::AsmDialectAttr::get(b.getContext(), LLVM::AsmDialect::AD_ATT), ArrayAttr());
+}
+
+Value Sm90Emitter::slice(B &b, tile::SliceOp op, tile::SliceOp::Adaptor in) {
+  int64_t panel = op.getTile().getType().getShape()[0] * panelRowBytes / kTileUnit;
+  Value number = toI32(b, floorDiv(IrInt(b, in.getCol()), panelCols).get());
+  Value offset = arith::MulIOp::create(b, number, i32(b, panel));
+  return arith::AddIOp::create(b, in.getTile(), offset);
+}
+
+Value Sm90Emitter::mma(B &b, tile::MmaOp op, tile::MmaOp::Adaptor in) {
+  auto tileB = op.getB().getType();
+  bool trans = op.getTransB();
+  Wgmma product;
+  product.element = tileB.getElementType();
+  product.cols = op.getResult().getType().getShape()[1];
+  product.k = tileB.getShape()[trans ? 1 : 0];
+  product.bTransposed = trans;
+  product.bRows = tileB.getShape()[0];
+  product.aInRegisters = isa<tile::FragType>(op.getA().getType());
+  product.aRows = 0;
+  Value a = in.getA();
+  if (auto tileA = dyn_cast<tile::TileType>(op.getA().getType())) {
+    product.aRows = tileA.getShape()[0];
+    if (kernel.warps > kWarpsPerGroup) { // each warpgroup its own 64 rows
+      Value offset = arith::MulIOp::create(
+          b, warpGroup(b), i32(b, kRowsPerGroup * panelRowBytes / kTileUnit));
+      a = arith::AddIOp::create(b, a, offset);
+    }
+  }
+  return issueWgmma(b, product, a, in.getB(), in.getAcc());
+}
+
+} // namespace
+
+std::unique_ptr<TileEmitter> makeSm90Emitter(Kernel &kernel) {
+  return std::make_unique<Sm90Emitter>(kernel);
+}
+
+} // namespace flash::nvvm

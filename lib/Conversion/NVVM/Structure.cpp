@@ -1,0 +1,117 @@
+//===- Structure.cpp - work, roles and ranges as scf ----------------------===//
+//
+// What touches no fragment: it needs no type conversion and goes first. Formulas come from
+// flash/Schedule, evaluated on IrInt.
+//
+//===----------------------------------------------------------------------===//
+#include "Structure.h"
+#include "flash/Conversion/IrInt.h"
+#include "flash/Schedule/BlockRange.h"
+#include "flash/Schedule/WorkOrder.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+using namespace mlir;
+
+namespace flash::nvvm {
+
+using B = ImplicitLocOpBuilder;
+
+static void expandRange(IRRewriter &rewriter, tile::BlockRangeOp op) {
+  B b(op.getLoc(), rewriter);
+  auto in = [&](Value value) { return IrInt(b, value); };
+  auto runs = schedule::keyRuns<IrInt>(op.getMask().mask(), in(op.getRow0()), op.getRows(),
+                                       op.getBlock(), in(op.getLenQ()), in(op.getLenK()),
+                                       op.getGroup(), in(op.getSplit()), in(op.getSplits()));
+  rewriter.replaceOp(op, ValueRange{runs.end.get(), runs.right.get(), runs.inner.get(),
+                                    runs.left.get(), runs.sink.get()});
+}
+
+/// Block i of n takes the ordinals i, i + n, ... of the order.
+static void expandWork(IRRewriter &rewriter, tile::ForWorkOp op) {
+  B b(op.getLoc(), rewriter);
+  IrInt heads(b, op.getHeads()), batch(b, op.getBatch());
+  IrInt section = op.getSection() ? IrInt(b, op.getSection()) : heads * batch;
+  schedule::WorkShape<IrInt> shape{IrInt(b, op.getMTiles()), heads, batch,
+                                   IrInt(b, op.getSplits()), section};
+  Value first = toIndex(b, NVVM::BlockIdXOp::create(b, b.getI32Type()));
+  Value step = toIndex(b, NVVM::GridDimXOp::create(b, b.getI32Type()));
+  auto loop = scf::ForOp::create(b, first, schedule::tilesOf(shape).get(), step, op.getInits());
+  Block *body = loop.getBody();
+  if (op.getInits().empty())
+    rewriter.eraseOp(body->getTerminator());
+  b.setInsertionPointToEnd(body);
+  auto work = schedule::workAt(*schedule::parseOrder(op.getOrder()),
+                               IrInt(b, loop.getInductionVar()), shape);
+  SmallVector<Value> arguments{work.m.get(), work.head.get(), work.batch.get(),
+                               work.split.get()};
+  llvm::append_range(arguments, loop.getRegionIterArgs());
+  auto yield = cast<tile::YieldOp>(op.getBody().front().getTerminator());
+  rewriter.mergeBlocks(&op.getBody().front(), body, arguments);
+  rewriter.setInsertionPoint(yield);
+  rewriter.replaceOpWithNewOp<scf::YieldOp>(yield, yield.getValues());
+  rewriter.replaceOp(op, loop.getResults());
+}
+
+/// One branch on the warp group; the last role takes the rest.
+static void expandRoles(IRRewriter &rewriter, tile::RolesOp op, TileEmitter &emitter) {
+  B b(op.getLoc(), rewriter);
+  Value group = emitter.warpGroup(b);
+  int64_t first = 0;
+  for (auto [attr, region] : llvm::zip(op.getRoles(), op.getBodies())) {
+    auto role = cast<tile::RoleAttr>(attr);
+    int64_t groups = role.getInstances() * role.getWarps() / emitter.warpsPerGroup();
+    Block *into = b.getInsertionBlock();
+    Block::iterator at = b.getInsertionPoint();
+    Operation *rest = nullptr;
+    if (attr != op.getRoles().getValue().back()) {
+      Value isMine = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, group,
+                                           i32(b, first + groups));
+      auto branch = scf::IfOp::create(b, isMine, /*withElseRegion=*/true);
+      rest = branch.elseBlock()->getTerminator();
+      into = branch.thenBlock();
+      at = into->getTerminator()->getIterator();
+      b.setInsertionPoint(into, at);
+    }
+    emitter.enterRole(b, role);
+    Value number = arith::SubIOp::create(b, group, i32(b, first));
+    if (role.getWarps() != emitter.warpsPerGroup())
+      number = arith::DivUIOp::create(b, number, i32(b, role.getWarps() / emitter.warpsPerGroup()));
+    Value instance = toIndex(b, number);
+    if (llvm::equal(role.getUnits(), ArrayRef{tile::Unit::copy})) {
+      auto alone = scf::IfOp::create(b, emitter.isCopier(b));
+      into = alone.thenBlock();
+      at = into->getTerminator()->getIterator();
+    }
+    Operation *yield = region.front().getTerminator();
+    rewriter.inlineBlockBefore(&region.front(), into, at, instance);
+    rewriter.eraseOp(yield);
+    if (rest)
+      b.setInsertionPoint(rest);
+    first += groups;
+  }
+  rewriter.eraseOp(op);
+}
+
+LogicalResult expandStructure(Kernel &kernel, TileEmitter &emitter) {
+  IRRewriter rewriter(kernel.func.getContext());
+  // Innermost first: bodies move as they are.
+  kernel.func.walk([&](Operation *op) {
+    rewriter.setInsertionPoint(op);
+    if (auto range = dyn_cast<tile::BlockRangeOp>(op)) {
+      expandRange(rewriter, range);
+    } else if (auto length = dyn_cast<tile::LengthOp>(op)) {
+      B b(op->getLoc(), rewriter);
+      rewriter.replaceOp(op, toIndex(b, kernel.length(b, viewOf(length.getView()))));
+    } else if (auto work = dyn_cast<tile::ForWorkOp>(op)) {
+      expandWork(rewriter, work);
+    } else if (auto roles = dyn_cast<tile::RolesOp>(op)) {
+      expandRoles(rewriter, roles, emitter);
+    }
+  });
+  kernel.bindScalars(rewriter);
+  return success();
+}
+
+} // namespace flash::nvvm

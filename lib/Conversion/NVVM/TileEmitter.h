@@ -1,0 +1,59 @@
+//===- TileEmitter.h - the seam between the tile level and a GPU *- C++ -*-===//
+//
+// What differs between GPUs: how a tile comes to shared memory, how one waits for it, and the
+// matrix product. All else (masking, softmax, rescaling, stores, work orders) is shared, because
+// the accumulators of mma.sync and wgmma give a warp the same cells.
+//
+// Values: fragment and flight -> vector (Fragments.h), tile -> an i32 that only the emitter reads.
+//
+//===----------------------------------------------------------------------===//
+#ifndef FLASH_CONVERSION_NVVM_TILEEMITTER_H
+#define FLASH_CONVERSION_NVVM_TILEEMITTER_H
+
+#include "Kernel.h"
+#include "flash/Tile.h"
+#include <memory>
+
+namespace flash::nvvm {
+
+class TileEmitter {
+public:
+  using B = mlir::ImplicitLocOpBuilder;
+  explicit TileEmitter(Kernel &kernel) : kernel(kernel) {}
+  virtual ~TileEmitter() = default;
+
+  /// Emits a located error for everything of the kernel that the machine has no code for.
+  virtual mlir::LogicalResult check() = 0;
+
+  // Structure
+  /// At the entry: barriers, and what the rings need.
+  virtual void prologue(B &b) = 0;
+  /// The warp's number among groups of `warps` that are scheduled together; uniform, i32.
+  virtual mlir::Value warpGroup(B &b) = 0;
+  virtual int64_t warpsPerGroup() const = 0;
+  /// At the start of a role.
+  virtual void enterRole(B &b, tile::RoleAttr role) = 0;
+  /// True in the one thread of a block or a copying role that starts copies.
+  virtual mlir::Value isCopier(B &b) = 0;
+
+  // Rings; ordinals of type index
+  /// Waits for a free slot and starts the copy; in the copier.
+  virtual void fill(B &b, tile::FillOp op, tile::FillOp::Adaptor in) = 0;
+  virtual mlir::Value wait(B &b, tile::RingOp ring, mlir::Value it) = 0;
+  virtual void release(B &b, tile::RingOp ring, mlir::Value it) = 0;
+  virtual mlir::Value slice(B &b, tile::SliceOp op, tile::SliceOp::Adaptor in) = 0;
+
+  // Products
+  virtual mlir::Value mma(B &b, tile::MmaOp op, tile::MmaOp::Adaptor in) = 0;
+  /// The value once all but the last `pending` products are done.
+  virtual mlir::Value mmaWait(B &b, mlir::Value flight, unsigned pending) = 0;
+
+protected:
+  Kernel &kernel;
+};
+
+std::unique_ptr<TileEmitter> makeSm90Emitter(Kernel &kernel);
+
+} // namespace flash::nvvm
+
+#endif // FLASH_CONVERSION_NVVM_TILEEMITTER_H

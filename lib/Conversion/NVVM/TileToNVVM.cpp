@@ -1,0 +1,239 @@
+//===- TileToNVVM.cpp - convert-flash-tile-to-nvvm ------------------------===//
+//
+// A kernel becomes an llvm.func. Structure goes first (Structure.h), then every tile op by itself:
+// fragments as vectors of a thread's cells (Fragments.h), the rest by the machine's emitter
+// (TileEmitter.h). scf and arith stay for upstream's conversions.
+//
+//===----------------------------------------------------------------------===//
+#include "Fragments.h"
+#include "Structure.h"
+#include "flash/Passes.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/SCF/Transforms/Patterns.h"
+#include "mlir/Transforms/DialectConversion.h"
+
+namespace flash {
+#define GEN_PASS_DEF_CONVERTFLASHTILETONVVM
+#include "flash/Passes.h.inc"
+} // namespace flash
+
+using namespace mlir;
+using namespace flash;
+using namespace flash::nvvm;
+
+namespace {
+
+using B = ImplicitLocOpBuilder;
+
+/// What the patterns share.
+struct Machine {
+  Kernel &kernel;
+  TileEmitter &emitter;
+  Fragments fragments;
+};
+
+/// Converts `Op` by a function (Machine, builder, op, converted operands) -> values.
+template <class Op> class Convert : public OpConversionPattern<Op> {
+public:
+  using Adaptor = typename OpConversionPattern<Op>::OpAdaptor;
+  using Emit = SmallVector<Value> (*)(Machine &, B &, Op, Adaptor);
+  Convert(const TypeConverter &types, MLIRContext *context, Machine &machine, Emit emit)
+      : OpConversionPattern<Op>(types, context), machine(machine), emit(emit) {}
+
+  LogicalResult matchAndRewrite(Op op, Adaptor in,
+                                ConversionPatternRewriter &rewriter) const override {
+    B b(op.getLoc(), rewriter);
+    SmallVector<Value> values = emit(machine, b, op, in);
+    if (values.empty())
+      rewriter.eraseOp(op);
+    else
+      rewriter.replaceOp(op, values);
+    return success();
+  }
+
+private:
+  Machine &machine;
+  Emit emit;
+};
+
+class ConvertMap : public OpConversionPattern<tile::MapOp> {
+public:
+  ConvertMap(const TypeConverter &types, MLIRContext *context, Machine &machine)
+      : OpConversionPattern(types, context), machine(machine) {}
+  LogicalResult matchAndRewrite(tile::MapOp op, OpAdaptor in,
+                                ConversionPatternRewriter &rewriter) const override {
+    B b(op.getLoc(), rewriter);
+    rewriter.replaceOp(op, machine.fragments.map(b, op, in.getInputs(), [&](Value value) {
+      return rewriter.getRemappedValue(value);
+    }));
+    return success();
+  }
+
+private:
+  Machine &machine;
+};
+
+/// Products issued behind the awaited one and before the wait may stay in flight; without a common
+/// block nothing is known of them.
+unsigned pendingAfter(tile::MmaWaitOp wait) {
+  auto mma = wait.getFlight().getDefiningOp<tile::MmaOp>();
+  if (!mma || mma->getBlock() != wait->getBlock())
+    return 0;
+  unsigned pending = 0;
+  for (Operation *op = mma->getNextNode(); op != wait; op = op->getNextNode()) {
+    pending += isa<tile::MmaOp>(op);
+    if (op->getNumRegions() &&
+        op->walk([](tile::MmaOp) { return WalkResult::interrupt(); }).wasInterrupted())
+      return 0;
+  }
+  return pending;
+}
+
+void addPatterns(RewritePatternSet &patterns, const TypeConverter &types, Machine &machine,
+                 const DenseMap<Operation *, unsigned> &pending) {
+  auto add = [&]<class Op>(SmallVector<Value> (*emit)(Machine &, B &, Op, typename Op::Adaptor)) {
+    patterns.add<Convert<Op>>(types, patterns.getContext(), machine, emit);
+  };
+  using Values = SmallVector<Value>;
+  // Rings
+  add(+[](Machine &m, B &b, tile::FillOp op, tile::FillOp::Adaptor in) -> Values {
+    if (m.kernel.hasRoles) { // the whole role runs in one thread
+      m.emitter.fill(b, op, in);
+      return {};
+    }
+    auto alone = scf::IfOp::create(b, m.emitter.isCopier(b));
+    b.setInsertionPointToStart(alone.thenBlock());
+    m.emitter.fill(b, op, in);
+    return {};
+  });
+  add(+[](Machine &m, B &b, tile::WaitOp op, tile::WaitOp::Adaptor in) -> Values {
+    return {m.emitter.wait(b, ringOf(op.getRing()), in.getIt())};
+  });
+  add(+[](Machine &m, B &b, tile::ReleaseOp op, tile::ReleaseOp::Adaptor in) -> Values {
+    m.emitter.release(b, ringOf(op.getRing()), in.getIt());
+    return {};
+  });
+  add(+[](Machine &m, B &b, tile::SliceOp op, tile::SliceOp::Adaptor in) -> Values {
+    return {m.emitter.slice(b, op, in)};
+  });
+  // Products
+  add(+[](Machine &m, B &b, tile::MmaOp op, tile::MmaOp::Adaptor in) -> Values {
+    return {m.emitter.mma(b, op, in)};
+  });
+  // Fragments
+  add(+[](Machine &m, B &b, tile::SplatOp op, tile::SplatOp::Adaptor in) -> Values {
+    tile::FragType type = op.getResult().getType();
+    return {m.fragments.splat(b, m.fragments.typeOf(type.getShape(), type.getElementType()),
+                              in.getValue())};
+  });
+  add(+[](Machine &m, B &b, tile::CastOp op, tile::CastOp::Adaptor in) -> Values {
+    return {m.fragments.cast(b, op, in.getValue())};
+  });
+  add(+[](Machine &m, B &b, tile::MaskOp op, tile::MaskOp::Adaptor in) -> Values {
+    return {m.fragments.mask(b, op, in)};
+  });
+  add(+[](Machine &m, B &b, tile::SoftmaxStepOp, tile::SoftmaxStepOp::Adaptor in) -> Values {
+    Fragments::Step step = m.fragments.softmaxStep(b, in);
+    return {step.p, step.m, step.l, step.alpha};
+  });
+  add(+[](Machine &m, B &b, tile::RescaleOp, tile::RescaleOp::Adaptor in) -> Values {
+    return {m.fragments.rescale(b, in.getO(), in.getAlpha())};
+  });
+  add(+[](Machine &m, B &b, tile::FinalizeOp op, tile::FinalizeOp::Adaptor in) -> Values {
+    Fragments::Final result = m.fragments.finalize(b, op, in);
+    return {result.o, result.lse};
+  });
+  add(+[](Machine &m, B &b, tile::StoreOp op, tile::StoreOp::Adaptor in) -> Values {
+    m.fragments.store(b, op, in);
+    return {};
+  });
+  patterns.add<ConvertMap>(types, patterns.getContext(), machine);
+
+  struct ConvertMmaWait : OpConversionPattern<tile::MmaWaitOp> {
+    ConvertMmaWait(const TypeConverter &types, MLIRContext *context, Machine &machine,
+                   const DenseMap<Operation *, unsigned> &pending)
+        : OpConversionPattern(types, context), machine(machine), pending(pending) {}
+    LogicalResult matchAndRewrite(tile::MmaWaitOp op, OpAdaptor in,
+                                  ConversionPatternRewriter &rewriter) const override {
+      B b(op.getLoc(), rewriter);
+      rewriter.replaceOp(op, machine.emitter.mmaWait(b, in.getFlight(), pending.lookup(op)));
+      return success();
+    }
+    Machine &machine;
+    const DenseMap<Operation *, unsigned> &pending;
+  };
+  patterns.add<ConvertMmaWait>(types, patterns.getContext(), machine, pending);
+}
+
+class ConvertFlashTileToNVVM
+    : public flash::impl::ConvertFlashTileToNVVMBase<ConvertFlashTileToNVVM> {
+public:
+  void runOnOperation() override {
+    SmallVector<func::FuncOp> kernels;
+    for (auto func : getOperation().getOps<func::FuncOp>())
+      if (func->hasAttr("flash.kernel"))
+        kernels.push_back(func);
+    for (func::FuncOp func : kernels)
+      if (failed(convert(func)))
+        return signalPassFailure();
+  }
+
+private:
+  LogicalResult convert(func::FuncOp func) {
+    auto target = func->getAttrOfType<TargetAttr>("flash.target");
+    if (!target || target.target() != schedule::Target::sm90)
+      return func.emitError("no code for ")
+             << (target ? target.getName() : StringRef("a kernel without flash.target"))
+             << ": convert-flash-tile-to-nvvm knows sm_90a";
+    FailureOr<Kernel> kernel = Kernel::create(func);
+    if (failed(kernel))
+      return failure();
+    std::unique_ptr<TileEmitter> emitter = makeSm90Emitter(*kernel);
+    if (failed(emitter->check()))
+      return failure();
+    DenseMap<Operation *, unsigned> pending;
+    func.walk([&](tile::MmaWaitOp wait) { pending[wait] = pendingAfter(wait); });
+    if (failed(expandStructure(*kernel, *emitter)))
+      return failure();
+    {
+      B b(func.getLoc(), func);
+      b.setInsertionPointToStart(&func.getBody().front());
+      emitter->prologue(b);
+    }
+
+    Machine machine{*kernel, *emitter, Fragments(*kernel)};
+    TypeConverter types;
+    types.addConversion([](Type type) { return type; });
+    types.addConversion([&](tile::FragType type) -> Type {
+      return machine.fragments.typeOf(type.getShape(), type.getElementType());
+    });
+    types.addConversion([&](tile::FlightType type) -> Type {
+      return machine.fragments.typeOf(type.getShape(), type.getElementType());
+    });
+    types.addConversion(
+        [](tile::TileType type) -> Type { return IntegerType::get(type.getContext(), 32); });
+
+    RewritePatternSet patterns(&getContext());
+    addPatterns(patterns, types, machine, pending);
+    ConversionTarget legal(getContext());
+    legal.markUnknownOpDynamicallyLegal([](Operation *) { return true; });
+    legal.addIllegalDialect<tile::TileDialect>();
+    legal.addLegalOp<tile::ViewOp, tile::RingOp>(); // read by their users, erased below
+    scf::populateSCFStructuralTypeConversionsAndLegality(types, patterns, legal);
+    if (failed(applyPartialConversion(func, legal, std::move(patterns))))
+      return failure();
+    SmallVector<Operation *> declarations;
+    func.walk([&](Operation *op) {
+      if (isa<tile::ViewOp, tile::RingOp>(op))
+        declarations.push_back(op);
+    });
+    for (Operation *op : declarations)
+      op->erase();
+    kernel->finish();
+    return success();
+  }
+};
+
+} // namespace
