@@ -1,0 +1,61 @@
+// RUN: flash-opt %s --convert-flash-tile-to-nvvm --split-input-file --verify-diagnostics
+
+// expected-error @+1 {{kernel needs flash.threads and flash.shared_bytes; run flash-tile-assign first}}
+func.func @assign() attributes {flash.kernel, flash.target = #flash.target<"sm_90a">} {
+  return
+}
+
+// -----
+
+// expected-error @+1 {{no code for cpu: convert-flash-tile-to-nvvm knows sm_90a}}
+func.func @target() attributes {flash.kernel, flash.target = #flash.target<"cpu">, flash.threads = 128 : i64, flash.shared_bytes = 0 : i64} {
+  return
+}
+
+// -----
+
+func.func @ring() attributes {flash.kernel, flash.target = #flash.target<"sm_90a">, flash.threads = 128 : i64, flash.shared_bytes = 0 : i64} {
+  // expected-error @+1 {{ring needs offset and barriers; run flash-tile-assign first}}
+  %r = flash_tile.ring "k" : <2x64x64xbf16>
+  return
+}
+
+// -----
+
+func.func @wide() attributes {flash.kernel, flash.target = #flash.target<"sm_90a">, flash.threads = 128 : i64, flash.shared_bytes = 0 : i64} {
+  // expected-error @+1 {{a ring of other than 16-bit elements is not built for sm_90a}}
+  %r = flash_tile.ring "k" {offset = 0 : i64, barriers = 0 : i64} : <2x64x64xf32>
+  return
+}
+
+// -----
+
+func.func @packed(%q: memref<?x?x?x64xbf16>, %p: memref<?x?x?x?x64xbf16>)
+    attributes {flash.kernel, flash.target = #flash.target<"sm_90a">, flash.threads = 128 : i64, flash.shared_bytes = 0 : i64} {
+  // expected-error @+1 {{packing query heads into one tile is not built for sm_90a}}
+  %a = flash_tile.view %q {group = 4} : memref<?x?x?x64xbf16> -> <64xbf16>
+  // expected-error @+1 {{splitting the keys is not built for sm_90a}}
+  %b = flash_tile.view %p {partial} : memref<?x?x?x?x64xbf16> -> <64xbf16>
+  return
+}
+
+// -----
+
+func.func @product(%it: index) attributes {flash.kernel, flash.target = #flash.target<"sm_90a">, flash.threads = 256 : i64, flash.shared_bytes = 0 : i64} {
+  %r = flash_tile.ring "k" {offset = 0 : i64, barriers = 0 : i64} : <2x64x64xbf16>
+  %t = flash_tile.wait %r[%it] : <2x64x64xbf16> -> <64x64xbf16>
+  // expected-error @+1 {{a product of 64 rows in 8 warps is not built for sm_90a}}
+  %f = flash_tile.mma %t, %t trans : !flash_tile.tile<64x64xbf16>, <64x64xbf16> -> <64x64xf32>
+  %s = flash_tile.mma_wait %f : <64x64xf32> -> <64x64xf32>
+  return
+}
+
+// -----
+
+func.func @load(%m: memref<?x?x?xf32>, %row: index)
+    attributes {flash.kernel, flash.target = #flash.target<"sm_90a">, flash.threads = 128 : i64, flash.shared_bytes = 0 : i64} {
+  %v = flash_tile.view %m : memref<?x?x?xf32> -> <1xf32>
+  // expected-error @+1 {{loading rows into registers is not built for sm_90a}}
+  %f = flash_tile.load %v[%row, %row, %row] : <1xf32> -> <64x1xf32>
+  return
+}
