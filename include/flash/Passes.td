@@ -109,7 +109,7 @@ def ConvertFlashTileToLoops : Pass<"convert-flash-tile-to-loops", "::mlir::Modul
   }];
   let options = [Option<"clock", "clock", "std::string", "\"eager\"", "eager or late">];
   let dependentDialects = ["::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
-                           "::mlir::memref::MemRefDialect", "::mlir::func::FuncDialect"];
+                           "::mlir::memref::MemRefDialect", "::mlir::func::FuncDialect", "::mlir::vector::VectorDialect"];
 }
 def ConvertFlashTileToNVVM : Pass<"convert-flash-tile-to-nvvm", "::mlir::ModuleOp"> {
   let summary = "Emits the tile ops of a kernel as NVVM for the plan's machine";

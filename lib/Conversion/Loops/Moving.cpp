@@ -1,0 +1,249 @@
+//===- Moving.cpp - views, rings, and what moves between them -------------===//
+//
+// On the late clock a fill only notes where to copy from; the first wait of its ordinal copies.
+//
+//===----------------------------------------------------------------------===//
+#include "Loops.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include <limits>
+
+using namespace mlir;
+using namespace flash;
+using namespace flash::loops;
+using namespace flash::tile;
+
+//===----------------------------------------------------------------------===//
+// Views
+//===----------------------------------------------------------------------===//
+
+void Lowering::lower(ViewOp op) { map.map(op.getView(), at(op.getSource())); }
+
+static bool isColumn(ViewOp view) { return view.getView().getType().getShape()[0] == 1; }
+
+Value Lowering::lengthOf(ViewOp view) {
+  int64_t dim = (isColumn(view) ? 2 : 1) + view.getPartial();
+  IrInt rows = toInt(memref::DimOp::create(b, at(view.getView()), dim));
+  return (rows * view.getGroup()).get();
+}
+void Lowering::lower(LengthOp op) {
+  map.map(op.getRows(), lengthOf(op.getView().getDefiningOp<ViewOp>()));
+}
+
+/// The subscripts of a row, less the column.
+SmallVector<Value> Lowering::rowOf(ViewOp view, Value batch, Value head, Value row) {
+  SmallVector<Value> subscripts;
+  IrInt h = toInt(head), r = toInt(row);
+  if (view.getPartial()) {
+    IrInt splits = toInt(memref::DimOp::create(b, at(view.getView()), 0));
+    subscripts.push_back(remainder(h, splits).get());
+    h = floorDiv(h, splits);
+  }
+  if (int64_t group = view.getGroup(); group > 1) {
+    h = h * group + remainder(r, group);
+    r = floorDiv(r, group);
+  }
+  subscripts.push_back(batch);
+  if (isColumn(view))
+    subscripts.append({h.get(), r.get()});
+  else
+    subscripts.append({r.get(), h.get()});
+  return subscripts;
+}
+
+/// Copies rows [row, row + rows of `to`) into `to`; zeros outside the length and past the columns.
+void Lowering::moveIn(ViewOp view, Value batch, Value head, Value row, Value to) {
+  ArrayRef<int64_t> shape = cast<MemRefType>(to.getType()).getShape();
+  Type element = view.getView().getType().getElementType();
+  int64_t cols = std::min(view.getView().getType().getShape()[0], shape[1]);
+  IrInt length = toInt(lengthOf(view));
+  auto zero = [&](Value r, int64_t from) {
+    int64_t lanes = std::min(lanesOf(from ? from : shape[1]), lanesOf(shape[1]));
+    loop(index(from), index(shape[1]), lanes, [&](Value c) {
+      vector::StoreOp::create(b, real(vectorOf(lanes), 0), to, ValueRange{r, c});
+    });
+  };
+  loop(shape[0], 1, [&](Value r) {
+    Value global = (toInt(row) + toInt(r)).get();
+    auto inside =
+        scf::IfOp::create(b, TypeRange{}, lessThan(toInt(global), length).get(), true, true);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(inside.thenBlock());
+    SmallVector<Value> from = rowOf(view, batch, head, global);
+    auto widened = [&](Value value, Type type) -> Value {
+      return element.isF32() ? value : arith::ExtFOp::create(b, type, value).getResult();
+    };
+    if (isColumn(view)) {
+      Value value = memref::LoadOp::create(b, at(view.getView()), from);
+      memref::StoreOp::create(b, widened(value, b.getF32Type()), to, ValueRange{r, index(0)});
+    } else {
+      int64_t lanes = lanesOf(cols);
+      loop(cols, lanes, [&](Value c) {
+        SmallVector<Value> source(from);
+        source.push_back(c);
+        Value value = vector::LoadOp::create(b, VectorType::get({lanes}, element),
+                                             at(view.getView()), source);
+        vector::StoreOp::create(b, widened(value, vectorOf(lanes)), to, ValueRange{r, c});
+      });
+    }
+    if (cols < shape[1])
+      zero(r, cols);
+    b.setInsertionPointToStart(inside.elseBlock());
+    zero(r, 0);
+  });
+}
+
+void Lowering::lower(LoadOp op) {
+  moveIn(op.getView().getDefiningOp<ViewOp>(), at(op.getBatch()), at(op.getHead()), at(op.getRow()),
+         bufferFor(op.getResult(), {}));
+}
+
+void Lowering::lower(StoreOp op) {
+  auto view = op.getView().getDefiningOp<ViewOp>();
+  Value from = at(op.getValue());
+  ArrayRef<int64_t> shape = op.getValue().getType().getShape();
+  Type element = view.getView().getType().getElementType();
+  int64_t cols = view.getView().getType().getShape()[0];
+  IrInt length = toInt(lengthOf(view)), first = toInt(at(op.getRow()));
+  auto narrowed = [&](Value value, Type type) -> Value {
+    return element.isF32() ? value : arith::TruncFOp::create(b, type, value).getResult();
+  };
+  loop(shape[0], 1, [&](Value r) {
+    Value global = (first + toInt(r)).get();
+    auto inside = scf::IfOp::create(b, lessThan(toInt(global), length).get(), false);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(inside.thenBlock());
+    SmallVector<Value> to = rowOf(view, at(op.getBatch()), at(op.getHead()), global);
+    if (isColumn(view)) {
+      memref::StoreOp::create(b, narrowed(rowValue(from, r), element), at(view.getView()), to);
+      return;
+    }
+    // A column that is only known when the kernel runs may leave any number of columns.
+    int64_t lanes = op.getCol() ? 1 : std::min(lanesOf(shape[1]), lanesOf(cols));
+    IrInt shift = toInt(op.getCol() ? at(op.getCol()) : index(0));
+    IrInt count = min(toInt(index(cols)) - shift, shape[1]);
+    loop(index(0), count.get(), lanes, [&](Value c) {
+      Value value = vector::LoadOp::create(b, vectorOf(lanes), from, ValueRange{r, c});
+      SmallVector<Value> target(to);
+      target.push_back((shift + toInt(c)).get());
+      vector::StoreOp::create(b, narrowed(value, VectorType::get({lanes}, element)),
+                              at(view.getView()), target);
+    });
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Rings
+//===----------------------------------------------------------------------===//
+
+void Lowering::lower(RingOp op) {
+  auto type = MemRefType::get(op.getRing().getType().getShape(), b.getF32Type());
+  if (baton) {
+    memref::GlobalOp slots = rings.lookup(op.getRing()).slots;
+    map.map(op.getRing(), memref::GetGlobalOp::create(b, type, slots.getSymName()).getResult());
+    return;
+  }
+  Value slots = memref::AllocOp::create(b, type, b.getI64IntegerAttr(64));
+  allocated.push_back(slots);
+  map.map(op.getRing(), slots);
+}
+
+Value Lowering::callBaton(StringRef verb, RingOp ring, Value ordinal, bool answers) {
+  auto call = func::CallOp::create(b, ("flash_baton_" + verb).str(),
+                                   answers ? TypeRange{b.getI1Type()} : TypeRange{},
+                                   ValueRange{index(rings.lookup(ring.getRing()).number), ordinal});
+  return answers ? call.getResult(0) : Value();
+}
+
+Value Lowering::slotOf(RingOp ring, Value ordinal) {
+  return remainder(toInt(ordinal), ring.getRing().getType().getShape()[0]).get();
+}
+
+Value Lowering::tileOf(RingOp ring, Value slot) {
+  ArrayRef<int64_t> shape = ring.getRing().getType().getShape();
+  Value slots = at(ring.getRing());
+  OpFoldResult zero = b.getIndexAttr(0), one = b.getIndexAttr(1);
+  SmallVector<OpFoldResult> offsets{slot, zero, zero}, strides{one, one, one};
+  SmallVector<OpFoldResult> sizes{one, b.getIndexAttr(shape[1]), b.getIndexAttr(shape[2])};
+  auto type = memref::SubViewOp::inferRankReducedResultType(
+      shape.drop_front(), cast<MemRefType>(slots.getType()), offsets, sizes, strides);
+  return memref::SubViewOp::create(b, cast<MemRefType>(type), slots, offsets, sizes, strides);
+}
+
+/// The views that fill a ring anywhere in the kernel.
+static SmallVector<ViewOp> sourcesOf(RingOp ring) {
+  SmallVector<ViewOp> sources;
+  for (Operation *user : ring.getRing().getUsers())
+    if (auto fill = dyn_cast<FillOp>(user))
+      if (auto view = fill.getView().getDefiningOp<ViewOp>(); !llvm::is_contained(sources, view))
+        sources.push_back(view);
+  return sources;
+}
+
+void Lowering::lower(FillOp op) {
+  auto view = op.getView().getDefiningOp<ViewOp>();
+  auto ring = op.getRing().getDefiningOp<RingOp>();
+  Value ordinal = at(op.getIt()), slot = slotOf(ring, ordinal);
+  Value place[] = {at(op.getBatch()), at(op.getHead()), at(op.getRow())};
+  if (baton)
+    callBaton("acquire", ring, ordinal);
+  if (clock == Clock::eager) {
+    moveIn(view, place[0], place[1], place[2], tileOf(ring, slot));
+  } else {
+    memref::GlobalOp pending = rings.lookup(ring.getRing()).pending;
+    Value record = memref::GetGlobalOp::create(b, pending.getType(), pending.getSymName());
+    SmallVector<ViewOp> sources = sourcesOf(ring);
+    Value note[] = {index(llvm::find(sources, view) - sources.begin() + 1), place[0], place[1],
+                    place[2]};
+    for (auto [i, value] : llvm::enumerate(note))
+      memref::StoreOp::create(b, value, record, ValueRange{slot, index(i)});
+  }
+  if (baton)
+    callBaton("commit", ring, ordinal);
+}
+
+void Lowering::lower(WaitOp op) {
+  auto ring = op.getRing().getDefiningOp<RingOp>();
+  Value ordinal = at(op.getIt()), slot = slotOf(ring, ordinal);
+  if (baton)
+    callBaton("wait", ring, ordinal);
+  Value tile = tileOf(ring, slot);
+  map.map(op.getTile(), tile);
+  if (clock == Clock::eager)
+    return;
+  memref::GlobalOp pending = rings.lookup(ring.getRing()).pending;
+  Value record = memref::GetGlobalOp::create(b, pending.getType(), pending.getSymName());
+  Value note[4];
+  for (auto [i, value] : llvm::enumerate(note))
+    value = memref::LoadOp::create(b, record, ValueRange{slot, index(i)});
+  memref::StoreOp::create(b, index(0), record, ValueRange{slot, index(0)});
+  for (auto [i, view] : llvm::enumerate(sourcesOf(ring))) {
+    Value here = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, note[0], index(i + 1));
+    auto copies = scf::IfOp::create(b, here, false);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(copies.thenBlock());
+    moveIn(view, note[1], note[2], note[3], tile);
+  }
+}
+
+void Lowering::lower(ReleaseOp op) {
+  if (!baton)
+    return;
+  auto ring = op.getRing().getDefiningOp<RingOp>();
+  Value ordinal = at(op.getIt()), last = callBaton("release", ring, ordinal, /*answers=*/true);
+  if (clock == Clock::eager)
+    return;
+  auto poison = scf::IfOp::create(b, last, false);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(poison.thenBlock());
+  fillBuffer(tileOf(ring, slotOf(ring, ordinal)), std::numeric_limits<float>::quiet_NaN());
+}
+
+void Lowering::lower(SliceOp op) {
+  Value tile = at(op.getTile());
+  ArrayRef<int64_t> shape = op.getResult().getType().getShape();
+  OpFoldResult one = b.getIndexAttr(1);
+  SmallVector<OpFoldResult> offsets{b.getIndexAttr(0), at(op.getCol())}, strides{one, one};
+  SmallVector<OpFoldResult> sizes{b.getIndexAttr(shape[0]), b.getIndexAttr(shape[1])};
+  map.map(op.getResult(), memref::SubViewOp::create(b, tile, offsets, sizes, strides).getResult());
+}

@@ -1,0 +1,90 @@
+//===- Multiply.cpp - products of tiles -----------------------------------===//
+//
+// Each element is one chain of fused multiply-adds in the order of the contraction, whatever the
+// shapes around it: every way to cut a kernel into tiles and roles gives the same bits.
+//
+//===----------------------------------------------------------------------===//
+#include "Loops.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+using namespace flash;
+using namespace flash::loops;
+using namespace flash::tile;
+
+void Lowering::lower(MmaOp op) {
+  bufferFor(op.getResult(), op.getAcc() ? ValueRange{op.getAcc()} : ValueRange{});
+  if (clock == Clock::eager)
+    multiply(op);
+  else
+    inFlight.push_back(op);
+}
+
+void Lowering::lower(MmaWaitOp op) {
+  auto mma = op.getFlight().getDefiningOp<MmaOp>();
+  if (clock == Clock::late) {
+    // All earlier ones of the block are done too; one from an outer block is computed here alone.
+    if (mma->getBlock() == op->getBlock()) {
+      while (!inFlight.empty() && llvm::is_contained(inFlight, mma)) {
+        auto *first = llvm::find_if(
+            inFlight, [&](MmaOp other) { return other->getBlock() == mma->getBlock(); });
+        multiply(*first);
+        inFlight.erase(first);
+      }
+    } else {
+      multiply(mma);
+    }
+  }
+  Value result = bufferFor(op.getResult(), op.getFlight());
+  if (result != at(op.getFlight()))
+    copy(at(op.getFlight()), result);
+}
+
+/// acc + a * b into the result's buffer, in blocks of 4 rows x 16 columns that stay in registers.
+void Lowering::multiply(MmaOp op) {
+  Value a = at(op.getA()), right = at(op.getB()), to = at(op.getResult());
+  ArrayRef<int64_t> shape = op.getResult().getType().getShape();
+  int64_t contracted = cast<MemRefType>(a.getType()).getShape()[1];
+  int64_t lanes = lanesOf(shape[1]), rows = std::min<int64_t>(lanesOf(shape[0]), 4);
+  if (op.getAcc() && at(op.getAcc()) != to)
+    copy(at(op.getAcc()), to);
+  if (op.getTransB()) { // columns of b are to be contiguous
+    Value turned = newBuffer(contracted, shape[1]);
+    loop(contracted, 1, [&](Value k) {
+      loop(shape[1], 1, [&](Value j) {
+        Value value = memref::LoadOp::create(b, right, ValueRange{j, k});
+        memref::StoreOp::create(b, value, turned, ValueRange{k, j});
+      });
+    });
+    right = turned;
+  }
+  auto rowAt = [&](Value i, int64_t r) { return (toInt(i) + r).get(); };
+  VectorType vector = vectorOf(lanes);
+  loop(shape[1], lanes, [&](Value j) {
+    loop(shape[0], rows, [&](Value i) {
+      SmallVector<Value> sums;
+      for (int64_t r = 0; r < rows; ++r)
+        sums.push_back(
+            op.getAcc()
+                ? vector::LoadOp::create(b, vector, to, ValueRange{rowAt(i, r), j}).getResult()
+                : real(vector, 0));
+      auto products = scf::ForOp::create(b, index(0), index(contracted), index(1), sums);
+      {
+        OpBuilder::InsertionGuard guard(b);
+        b.setInsertionPointToStart(products.getBody());
+        Value k = products.getInductionVar();
+        Value rowOfB = vector::LoadOp::create(b, vector, right, ValueRange{k, j});
+        SmallVector<Value> next;
+        for (int64_t r = 0; r < rows; ++r) {
+          Value left = memref::LoadOp::create(b, a, ValueRange{rowAt(i, r), k});
+          next.push_back(
+              vector::FMAOp::create(b, splat(left, lanes), rowOfB, products.getRegionIterArg(r)));
+        }
+        scf::YieldOp::create(b, next);
+      }
+      for (int64_t r = 0; r < rows; ++r)
+        vector::StoreOp::create(b, products.getResult(r), to, ValueRange{rowAt(i, r), j});
+    });
+  });
+}
