@@ -38,6 +38,7 @@ void flash::registerPasses() {
   registerFlashSplitKV();
   registerFlashOrderWork();
   registerConvertFlashTileToNVVM();
+  registerConvertFlashTileToLoops();
   registerFlashLowerToTile();
   registerFlashTileSkipBlocks();
   registerFlashTilePipelineLoads();

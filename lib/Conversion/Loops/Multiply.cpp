@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #include "Loops.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
@@ -79,7 +80,7 @@ void Lowering::multiply(MmaOp op) {
         for (int64_t r = 0; r < rows; ++r) {
           Value left = memref::LoadOp::create(b, a, ValueRange{rowAt(i, r), k});
           next.push_back(
-              vector::FMAOp::create(b, splat(left, lanes), rowOfB, products.getRegionIterArg(r)));
+              math::FmaOp::create(b, splat(left, lanes), rowOfB, products.getRegionIterArg(r)));
         }
         scf::YieldOp::create(b, next);
       }

@@ -1,0 +1,266 @@
+//===- Jit.cpp - kernels compiled for this machine ------------------------===//
+#include "JitSymbols.h"
+#include "flash/Registration.h"
+#include "flash/Runtime/CpuProgram.h"
+#include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
+#include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
+#include "mlir/Conversion/FuncToLLVM/ConvertFuncToLLVMPass.h"
+#include "mlir/Conversion/MathToLLVM/MathToLLVM.h"
+#include "mlir/Conversion/MemRefToLLVM/MemRefToLLVM.h"
+#include "mlir/Conversion/ReconcileUnrealizedCasts/ReconcileUnrealizedCasts.h"
+#include "mlir/Conversion/SCFToControlFlow/SCFToControlFlow.h"
+#include "mlir/Conversion/VectorToLLVM/ConvertVectorToLLVMPass.h"
+#include "mlir/Dialect/Arith/Transforms/Passes.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/MemRef/Transforms/Passes.h"
+#include "mlir/ExecutionEngine/ExecutionEngine.h"
+#include "mlir/ExecutionEngine/OptUtils.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/Passes.h"
+#include "llvm/ADT/StringSet.h"
+#include "llvm/ExecutionEngine/Orc/JITTargetMachineBuilder.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Target/TargetMachine.h"
+#include "llvm/TargetParser/Host.h"
+#include <thread>
+
+using namespace flash;
+using namespace mlir;
+
+CpuProgram::~CpuProgram() = default;
+
+//===----------------------------------------------------------------------===//
+// Compiling
+//===----------------------------------------------------------------------===//
+
+/// Notes what run() needs to know, and strips what LLVM does not.
+void CpuProgram::describe(ModuleOp module) {
+  auto nameOf = [](func::FuncOp function, unsigned i) {
+    auto name = function.getArgAttrOfType<StringAttr>(i, "flash.arg");
+    return name ? name.str() : ("#" + llvm::Twine(i)).str();
+  };
+  for (auto function : llvm::make_early_inc_range(module.getOps<func::FuncOp>())) {
+    if (function->hasAttr("flash.kernel")) {
+      Kernel &kernel = kernels[function.getName()];
+      for (unsigned i = 0; i + 2 < function.getNumArguments(); ++i) {
+        Type type = function.getArgumentTypes()[i];
+        auto memref = dyn_cast<MemRefType>(type);
+        kernel.parameters.push_back({nameOf(function, i),
+                                     memref           ? Parameter::tensor
+                                     : type.isIndex() ? Parameter::index
+                                                      : Parameter::real,
+                                     memref ? memref.getRank() : 0});
+      }
+      if (auto programs = function->getAttrOfType<ArrayAttr>("flash.programs"))
+        for (auto name : programs.getAsRange<StringAttr>())
+          kernel.programs.push_back({name.str(), nullptr});
+      if (auto rings = function->getAttrOfType<ArrayAttr>("flash.rings"))
+        for (auto ring : rings.getAsRange<DictionaryAttr>()) {
+          auto count = [&](StringRef name) { return ring.getAs<IntegerAttr>(name).getInt(); };
+          kernel.rings.push_back({ring.getAs<StringAttr>("name").str(), count("stages"),
+                                  count("writers"), count("releases")});
+        }
+    }
+    for (NamedAttribute attr : llvm::to_vector(function->getDiscardableAttrs()))
+      if (attr.getName().strref().starts_with("flash."))
+        function->removeDiscardableAttr(attr.getName());
+    for (unsigned i = 0; i < function.getNumArguments(); ++i)
+      function.removeArgAttr(i, "flash.arg");
+  }
+}
+
+static LogicalResult lowerToLLVM(ModuleOp module) {
+  PassManager pm(module.getContext());
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
+  // Arithmetic on f16 and bf16 happens in f32; casts of bf16 become integer operations.
+  arith::ArithEmulateUnsupportedFloatsOptions emulate;
+  emulate.sourceTypeStrs = {"bf16", "f16"};
+  pm.addPass(arith::createArithEmulateUnsupportedFloats(emulate));
+  arith::ArithExpandOpsPassOptions expand;
+  expand.includeBf16 = true;
+  pm.addPass(arith::createArithExpandOpsPass(expand));
+  pm.addPass(memref::createExpandStridedMetadataPass());
+  pm.addPass(createSCFToControlFlowPass());
+  pm.addPass(createConvertVectorToLLVMPass());
+  pm.addPass(createConvertMathToLLVMPass());
+  pm.addPass(createFinalizeMemRefToLLVMConversionPass());
+  pm.addPass(createArithToLLVMConversionPass());
+  pm.addPass(createConvertControlFlowToLLVMPass());
+  pm.addPass(createConvertFuncToLLVMPass());
+  pm.addPass(createReconcileUnrealizedCastsPass());
+  return pm.run(module);
+}
+
+/// Chooses the processor: one fixed feature set wherever it runs, so that a result does not hang on
+/// the machine, and bf16 instructions (which flush denormals) are never used by default.
+static void chooseCpu(llvm::orc::JITTargetMachineBuilder &target, llvm::StringRef wanted) {
+  auto host = llvm::sys::getHostCPUFeatures();
+  bool v3 = host["avx2"] && host["fma"] && host["f16c"] && host["bmi2"];
+  if (wanted.empty())
+    wanted = v3 ? "x86-64-v3" : "host";
+  if (wanted != "host")
+    return (void)target.setCPU(wanted.str());
+  target.setCPU(llvm::sys::getHostCPUName().str());
+  for (auto &feature : host)
+    target.getFeatures().AddFeature(feature.first(), feature.second);
+}
+
+llvm::Expected<std::unique_ptr<CpuProgram>> CpuProgram::create(ModuleOp module,
+                                                               const CpuOptions &options) {
+  static const bool once = [] {
+    llvm::InitializeNativeTarget();
+    llvm::InitializeNativeTargetAsmPrinter();
+    return true;
+  }();
+  (void)once;
+  DialectRegistry registry;
+  registerTranslations(registry);
+  module.getContext()->appendDialectRegistry(registry);
+
+  std::unique_ptr<CpuProgram> program(new CpuProgram(options));
+  program->describe(module);
+  std::string sentence;
+  {
+    ScopedDiagnosticHandler handler(module.getContext(), [&](Diagnostic &diagnostic) {
+      if (diagnostic.getSeverity() == DiagnosticSeverity::Error && sentence.empty())
+        sentence = diagnostic.str();
+      return success();
+    });
+    if (failed(lowerToLLVM(module)))
+      return llvm::createStringError("kernel does not lower to LLVM: " + sentence);
+  }
+
+  auto target = llvm::orc::JITTargetMachineBuilder(llvm::Triple(llvm::sys::getProcessTriple()));
+  chooseCpu(target, options.cpu);
+  target.setRelocationModel(llvm::Reloc::PIC_);
+  auto machine = target.createTargetMachine();
+  if (!machine)
+    return machine.takeError();
+  ExecutionEngineOptions engineOptions;
+  auto optimize = makeOptimizingTransformer(/*optLevel=*/2, /*sizeLevel=*/0, machine->get());
+  engineOptions.transformer = optimize;
+  engineOptions.enableGDBNotificationListener = false;
+  engineOptions.enablePerfNotificationListener = false;
+  auto engine = ExecutionEngine::create(module, engineOptions, std::move(*machine));
+  if (!engine)
+    return engine.takeError();
+  program->engine = std::move(*engine);
+  program->engine->registerSymbols(jitSymbols);
+  if (llvm::Error error = program->resolve())
+    return std::move(error);
+  return std::move(program);
+}
+
+llvm::Error CpuProgram::resolve() {
+  auto find = [&](const llvm::Twine &name, Entry &entry) -> llvm::Error {
+    auto found = engine->lookupPacked(("_mlir_ciface_" + name).str());
+    if (!found)
+      return found.takeError();
+    entry = *found;
+    return llvm::Error::success();
+  };
+  for (auto &[name, kernel] : kernels) {
+    if (kernel.programs.empty()) {
+      if (llvm::Error error = find(name, kernel.entry))
+        return error;
+      continue;
+    }
+    if (llvm::Error error = find(name + "_reset", kernel.reset))
+      return error;
+    for (auto &[program, entry] : kernel.programs)
+      if (llvm::Error error = find(program, entry))
+        return error;
+  }
+  return llvm::Error::success();
+}
+
+//===----------------------------------------------------------------------===//
+// Running
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// The arguments of one call as jitted code takes them: pointers to what each argument is. Each
+/// thread adds its own worker and workers.
+class Call {
+public:
+  /// {allocated, aligned, offset, sizes..., strides...}, as MLIR lays memrefs out.
+  void add(const Tensor &tensor) {
+    auto pointer = static_cast<int64_t>(reinterpret_cast<intptr_t>(tensor.data));
+    auto &descriptor = *descriptors.emplace_back(
+        std::make_unique<llvm::SmallVector<int64_t>>(llvm::SmallVector<int64_t>{pointer, pointer, 0}));
+    llvm::append_range(descriptor, tensor.sizes);
+    llvm::append_range(descriptor, tensor.strides);
+    descriptors.push_back(std::make_unique<llvm::SmallVector<int64_t>>(
+        llvm::SmallVector<int64_t>{static_cast<int64_t>(reinterpret_cast<intptr_t>(descriptor.data()))}));
+    pointers.push_back(descriptors.back()->data());
+  }
+  void add(const float &value) { pointers.push_back(const_cast<float *>(&value)); }
+  void add(const int64_t &value) { pointers.push_back(const_cast<int64_t *>(&value)); }
+
+  void run(void (*entry)(void **), int64_t worker, int64_t workers) const {
+    llvm::SmallVector<void *> all(pointers);
+    all.append({&worker, &workers});
+    entry(all.data());
+  }
+
+private:
+  std::vector<std::unique_ptr<llvm::SmallVector<int64_t>>> descriptors;
+  llvm::SmallVector<void *> pointers;
+};
+} // namespace
+
+llvm::Error CpuProgram::run(llvm::StringRef name, llvm::ArrayRef<Argument> arguments,
+                            unsigned workers) {
+  auto found = kernels.find(name);
+  if (found == kernels.end())
+    return llvm::createStringError("the program has no kernel " + name);
+  Kernel &kernel = found->second;
+  Call call;
+  for (const Parameter &parameter : kernel.parameters) {
+    auto *argument = llvm::find_if(arguments, [&](auto &a) { return a.name == parameter.name; });
+    if (argument == arguments.end())
+      return llvm::createStringError("kernel " + name + " needs the argument " + parameter.name);
+    if (argument->value.index() != size_t(parameter.kind))
+      return llvm::createStringError("argument " + parameter.name + " of kernel " + name +
+                                     " is of another kind (tensor, f32 or index)");
+    if (auto *tensor = std::get_if<Tensor>(&argument->value))
+      if (int64_t(tensor->sizes.size()) != parameter.rank ||
+          tensor->strides.size() != tensor->sizes.size())
+        return llvm::createStringError(
+            llvm::formatv("expected {0} sizes and strides of argument {1} of kernel {2}, got {3} "
+                          "and {4}",
+                          parameter.rank, parameter.name, name, tensor->sizes.size(),
+                          tensor->strides.size())
+                .str());
+    std::visit([&](auto &value) { call.add(value); }, argument->value);
+  }
+  if (!workers)
+    workers = std::max(1u, std::thread::hardware_concurrency());
+
+  if (!kernel.programs.empty()) {
+    std::lock_guard<std::mutex> lock(batonMutex);
+    for (unsigned worker = 0; worker < workers; ++worker) {
+      kernel.reset(nullptr);
+      std::vector<Baton::Program> programs;
+      for (auto &[program, entry] : kernel.programs)
+        programs.push_back({llvm::StringRef(program).drop_front(name.size() + 1).str(),
+                            [&call, entry = entry, worker, workers] {
+                              call.run(entry, worker, workers);
+                            }});
+      if (llvm::Error error = Baton(kernel.rings, options.seed + worker).run(std::move(programs)))
+        return error;
+    }
+    return llvm::Error::success();
+  }
+  std::vector<std::thread> threads;
+  for (unsigned worker = 1; worker < workers; ++worker)
+    threads.emplace_back([&, worker] { call.run(kernel.entry, worker, workers); });
+  call.run(kernel.entry, 0, workers);
+  for (std::thread &thread : threads)
+    thread.join();
+  return llvm::Error::success();
+}
