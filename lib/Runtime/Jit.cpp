@@ -30,6 +30,7 @@
 using namespace flash;
 using namespace mlir;
 
+CpuProgram::CpuProgram(const CpuOptions &options) : options(options) {}
 CpuProgram::~CpuProgram() = default;
 
 //===----------------------------------------------------------------------===//

@@ -65,7 +65,7 @@ private:
     std::vector<std::pair<std::string, Entry>> programs; ///< under the baton instead of entry
     std::vector<Baton::Ring> rings;
   };
-  explicit CpuProgram(const CpuOptions &options) : options(options) {}
+  explicit CpuProgram(const CpuOptions &options);
   void describe(mlir::ModuleOp module);
   llvm::Error resolve();
 

@@ -66,7 +66,7 @@ void Lowering::moveIn(ViewOp view, Value batch, Value head, Value row, Value to)
   loop(shape[0], 1, [&](Value r) {
     Value global = (toInt(row) + toInt(r)).get();
     auto inside =
-        scf::IfOp::create(b, TypeRange{}, lessThan(toInt(global), length).get(), true, true);
+        scf::IfOp::create(b, lessThan(toInt(global), length).get(), /*withElseRegion=*/true);
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(inside.thenBlock());
     SmallVector<Value> from = rowOf(view, batch, head, global);

@@ -1,0 +1,245 @@
+//===- Cpu.cpp - attention through the CPU pipeline, and what it should be ===//
+#include "Cpu.h"
+#include "flash/Registration.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+#include "llvm/ADT/APFloat.h"
+#include "llvm/Support/raw_ostream.h"
+#include <cmath>
+#include <limits>
+#include <random>
+
+using namespace flash;
+using namespace flash::test;
+
+double Problem::scale() const { return 1 / std::sqrt(double(d)); }
+
+std::string Problem::describe() const {
+  std::string text;
+  llvm::raw_string_ostream(text) << element << " b" << batch << " h" << heads << "/" << kvHeads << " q"
+                                 << lenQ << " k" << lenK << " d" << d << "/" << dv << " splits "
+                                 << splits << " " << std::string(schedule::maskName(mask.kind)) << " "
+                                 << mask.left << "," << mask.right << " chunk " << mask.chunk
+                                 << " sinks " << mask.sinkTokens << " cap " << softcap << " sink "
+                                 << sink << " seed " << seed;
+  return text;
+}
+
+//===----------------------------------------------------------------------===//
+// Memory
+//===----------------------------------------------------------------------===//
+
+static const llvm::fltSemantics &semanticsOf(const std::string &element) {
+  return element == "f16" ? llvm::APFloat::IEEEhalf() : llvm::APFloat::BFloat();
+}
+Buffer::Buffer(std::string element, std::vector<int64_t> sizes)
+    : element(std::move(element)), sizes(std::move(sizes)), total(1) {
+  for (int64_t size : this->sizes)
+    total *= size;
+  // At least one element, so that there is an address.
+  words.resize(this->element == "f32" ? std::max<size_t>(total, 1) : 0);
+  halves.resize(this->element == "f32" ? 0 : std::max<size_t>(total, 1));
+  for (size_t i = 0; i < total; ++i)
+    set(i, std::numeric_limits<float>::quiet_NaN());
+}
+float Buffer::get(size_t i) const {
+  if (element == "f32")
+    return llvm::bit_cast<float>(words[i]);
+  llvm::APFloat value(semanticsOf(element), llvm::APInt(16, halves[i]));
+  bool loses;
+  value.convert(llvm::APFloat::IEEEsingle(), llvm::APFloat::rmNearestTiesToEven, &loses);
+  return value.convertToFloat();
+}
+void Buffer::set(size_t i, float number) {
+  if (element == "f32")
+    return (void)(words[i] = llvm::bit_cast<uint32_t>(number));
+  llvm::APFloat value(number);
+  bool loses;
+  value.convert(semanticsOf(element), llvm::APFloat::rmNearestTiesToEven, &loses);
+  halves[i] = uint16_t(value.bitcastToAPInt().getZExtValue());
+}
+Tensor Buffer::tensor() {
+  Tensor result;
+  result.data = words.empty() ? static_cast<void *>(halves.data()) : words.data();
+  result.sizes.assign(sizes.begin(), sizes.end());
+  result.strides.assign(sizes.size(), 1);
+  for (size_t i = sizes.size(); i-- > 1;)
+    result.strides[i - 1] = result.strides[i] * sizes[i];
+  return result;
+}
+
+Inputs flash::test::drawInputs(const Problem &p) {
+  std::mt19937_64 random(p.seed);
+  std::normal_distribution<float> normal;
+  auto draw = [&](std::string element, std::vector<int64_t> sizes) {
+    Buffer buffer(std::move(element), std::move(sizes));
+    for (size_t i = 0; i < buffer.count(); ++i)
+      buffer.set(i, normal(random));
+    return buffer;
+  };
+  return {draw(p.element, {p.batch, p.lenQ, p.heads, p.d}),
+          draw(p.element, {p.batch, p.lenK, p.kvHeads, p.d}),
+          draw(p.element, {p.batch, p.lenK, p.kvHeads, p.dv}), draw("f32", {p.heads})};
+}
+Outputs flash::test::emptyOutputs(const Problem &p) {
+  return {Buffer(p.element, {p.batch, p.lenQ, p.heads, p.dv}), Buffer("f32", {p.batch, p.heads, p.lenQ})};
+}
+
+//===----------------------------------------------------------------------===//
+// The answer
+//===----------------------------------------------------------------------===//
+
+Outputs flash::test::expected(const Problem &p, Inputs &in) {
+  Outputs out = {Buffer("f32", {p.batch, p.lenQ, p.heads, p.dv}),
+                 Buffer("f32", {p.batch, p.heads, p.lenQ})};
+  std::vector<double> s(p.lenK), o(p.dv);
+  for (int64_t b = 0; b < p.batch; ++b)
+    for (int64_t h = 0; h < p.heads; ++h)
+      for (int64_t i = 0; i < p.lenQ; ++i) {
+        int64_t kvHead = h / (p.heads / p.kvHeads);
+        auto rowQ = ((b * p.lenQ + i) * p.heads + h);
+        auto seen = schedule::rowInterval<int64_t>(p.mask, i, p.lenQ, p.lenK);
+        double top = p.sink ? in.sink.get(h) : -std::numeric_limits<double>::infinity();
+        for (int64_t j = 0; j < p.lenK; ++j) {
+          bool visible = (seen.lo <= j && j < seen.hi) || j < seen.sinkEnd;
+          s[j] = -std::numeric_limits<double>::infinity();
+          if (!visible)
+            continue;
+          s[j] = 0;
+          for (int64_t c = 0; c < p.d; ++c)
+            s[j] += double(in.q.get(rowQ * p.d + c)) *
+                    in.k.get(((b * p.lenK + j) * p.kvHeads + kvHead) * p.d + c);
+          s[j] *= p.scale();
+          if (p.softcap)
+            s[j] = p.softcap * std::tanh(s[j] / p.softcap);
+          top = std::max(top, s[j]);
+        }
+        bool empty = std::isinf(top);
+        double sum = p.sink ? std::exp(in.sink.get(h) - top) : 0;
+        std::fill(o.begin(), o.end(), 0);
+        for (int64_t j = 0; j < p.lenK && !empty; ++j) {
+          double weight = std::exp(s[j] - top);
+          sum += weight;
+          for (int64_t c = 0; c < p.dv; ++c)
+            o[c] += weight * in.v.get(((b * p.lenK + j) * p.kvHeads + kvHead) * p.dv + c);
+        }
+        for (int64_t c = 0; c < p.dv; ++c)
+          out.o.set(rowQ * p.dv + c, empty ? 0 : o[c] / sum);
+        out.lse.set((b * p.heads + h) * p.lenQ + i, empty ? top : top + std::log(sum));
+      }
+  return out;
+}
+
+std::optional<std::string> flash::test::differs(const Problem &p, const Outputs &got,
+                                                const Outputs &want) {
+  double bound = p.element == "f32" ? 1e-5 : p.element == "f16" ? 5e-3 : 1.2e-2;
+  double square = 0, error = 0;
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  for (size_t i = 0; i < want.o.count(); ++i) {
+    double delta = double(got.o.get(i)) - want.o.get(i);
+    if (!(std::fabs(delta) <= 10 * bound)) {
+      os << "o[" << i << "] is " << got.o.get(i) << ", expected " << want.o.get(i);
+      return text;
+    }
+    square += double(want.o.get(i)) * want.o.get(i), error += delta * delta;
+  }
+  if (error > bound * bound * square) {
+    os << "o is off by " << std::sqrt(error / square);
+    return text;
+  }
+  for (size_t i = 0; i < want.lse.count(); ++i) {
+    double a = got.lse.get(i), b = want.lse.get(i);
+    if (!(a == b || std::fabs(a - b) <= 1e-4)) {
+      os << "lse[" << i << "] is " << a << ", expected " << b;
+      return text;
+    }
+  }
+  return std::nullopt;
+}
+
+//===----------------------------------------------------------------------===//
+// Compiling and running
+//===----------------------------------------------------------------------===//
+
+std::string flash::test::opText(const Problem &p, const std::string &plan) {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  auto tensor = [&](const std::string &sizes) { return "tensor<" + sizes + "x" + p.element + ">"; };
+  auto n = [](int64_t value) { return std::to_string(value); };
+  std::string q = tensor("?x?x" + n(p.heads) + "x" + n(p.d)),
+              k = tensor("?x?x" + n(p.kvHeads) + "x" + n(p.d)),
+              v = tensor("?x?x" + n(p.kvHeads) + "x" + n(p.dv)),
+              o = tensor("?x?x" + n(p.heads) + "x" + n(p.dv)), lse = "tensor<?x" + n(p.heads) + "x?xf32>";
+  std::string sink = "tensor<" + n(p.heads) + "xf32>";
+  os << "func.func @f(%q: " << q << ", %k: " << k << ", %v: " << v << ", %scale: f32"
+     << (p.sink ? ", %sink: " + sink : "") << (p.softcap ? ", %cap: f32" : "") << ") -> (" << o << ", "
+     << lse << ") {\n";
+  std::string mask = std::string(schedule::maskName(p.mask.kind));
+  for (auto [name, value] : {std::pair("left", p.mask.left), std::pair("right", p.mask.right)})
+    if (p.mask.kind == schedule::MaskKind::local && value >= 0)
+      mask += std::string(", ") + name + " = " + n(value);
+  if (p.mask.chunk)
+    mask += ", chunk = " + n(p.mask.chunk);
+  if (p.mask.sinkTokens)
+    mask += ", sink_tokens = " + n(p.mask.sinkTokens);
+  std::string head = "flash.attention %q, %k, %v" + std::string(p.sink && p.splits == 1 ? " sink(%sink : " + sink + ")" : "") +
+                     " scale %scale" + (p.softcap ? " softcap %cap" : "") + " by #flash.mask<" + mask +
+                     "> {target = #flash.target<\"cpu\">, plan = #flash.plan<" + plan + ">} : " + q + ", " + k +
+                     ", " + v + " -> ";
+  if (p.splits == 1) {
+    os << "  %o, %lse = " << head << o << ", " << lse << "\n";
+  } else {
+    std::string parts = "tensor<" + n(p.splits) + "x?x?x" + n(p.heads) + "x" + n(p.dv) + "xf32>",
+                logs = "tensor<" + n(p.splits) + "x?x" + n(p.heads) + "x?xf32>";
+    os << "  %op, %lp = " << head << parts << ", " << logs << "\n  %o, %lse = flash.combine %op, %lp {target = "
+       << "#flash.target<\"cpu\">, plan = #flash.plan<tile = [4, 1]>} : " << parts << ", " << logs << " -> " << o
+       << ", " << lse << "\n";
+  }
+  os << "  return %o, %lse : " << o << ", " << lse << "\n}\n";
+  return text;
+}
+
+std::unique_ptr<mlir::MLIRContext> flash::test::makeContext() {
+  mlir::DialectRegistry registry;
+  registerDialects(registry);
+  registerTranslations(registry);
+  return std::make_unique<mlir::MLIRContext>(registry, mlir::MLIRContext::Threading::DISABLED);
+}
+
+llvm::Expected<mlir::OwningOpRef<mlir::ModuleOp>>
+flash::test::compile(mlir::MLIRContext &context, const std::string &text,
+                     const std::function<void(mlir::OpPassManager &)> &build) {
+  std::string said;
+  mlir::ScopedDiagnosticHandler handler(&context, [&](mlir::Diagnostic &diagnostic) {
+    said += diagnostic.str() + "\n";
+    return mlir::success();
+  });
+  auto module = mlir::parseSourceString<mlir::ModuleOp>(text, &context);
+  if (!module)
+    return llvm::createStringError(said);
+  mlir::PassManager pm(&context);
+  build(pm);
+  if (mlir::failed(pm.run(*module)))
+    return llvm::createStringError(said);
+  return std::move(module);
+}
+
+llvm::Expected<Outputs> flash::test::runKernels(CpuProgram &program, const Problem &p, Inputs &in,
+                                                unsigned workers) {
+  Outputs out = emptyOutputs(p);
+  Buffer parts("f32", {p.splits, p.batch, p.lenQ, p.heads, p.dv}),
+      logs("f32", {p.splits, p.batch, p.heads, p.lenQ});
+  std::vector<Argument> arguments = {
+      {"q", in.q.tensor()},           {"k", in.k.tensor()},          {"v", in.v.tensor()},
+      {"o", out.o.tensor()},          {"lse", out.lse.tensor()},     {"sink", in.sink.tensor()},
+      {"scale", float(p.scale())},    {"softcap", float(p.softcap)}, {"section", int64_t(2)},
+      {"o_partial", parts.tensor()}, {"lse_partial", logs.tensor()}};
+  if (llvm::Error error = program.run("f", arguments, workers))
+    return std::move(error);
+  if (p.splits > 1)
+    if (llvm::Error error = program.run("f_combine", arguments, workers))
+      return std::move(error);
+  return out;
+}
