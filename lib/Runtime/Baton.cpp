@@ -48,10 +48,11 @@ std::string Baton::waitsFor(const State &state) {
   int64_t past = generation(state.ring, state.ordinal);
   int64_t last = state.ordinal - ring.stages;
   if (state.need == Need::freeSlot)
-    return formatv("{0} waits to fill ordinal {1} of ring {2}: ordinal {3} of its slot has {4} of {5} "
-                   "releases",
-                   state.name, state.ordinal, ring.name, last,
-                   slot.releases - (past - 1) * ring.releases, ring.releases);
+    return formatv(
+        "{0} waits to fill ordinal {1} of ring {2}: ordinal {3} of its slot has {4} of {5} "
+        "releases",
+        state.name, state.ordinal, ring.name, last, slot.releases - (past - 1) * ring.releases,
+        ring.releases);
   return formatv("{0} waits for ordinal {1} of ring {2}: it has {3} of {4} fills", state.name,
                  state.ordinal, ring.name, std::max<int64_t>(slot.fills - past * ring.writers, 0),
                  ring.writers);
@@ -90,8 +91,8 @@ void Baton::checkStart(const State &state) {
       fail(formatv("gap: {0} fills ordinal {1} of ring {2} before ordinal {3}", state.name,
                    state.ordinal, ring.name, state.ordinal - ring.stages));
     else if (slot.fills >= (past + 1) * ring.writers)
-      fail(formatv("overrun: {0} fills ordinal {1} of ring {2}, which has its {3} fills", state.name,
-                   state.ordinal, ring.name, ring.writers));
+      fail(formatv("overrun: {0} fills ordinal {1} of ring {2}, which has its {3} fills",
+                   state.name, state.ordinal, ring.name, ring.writers));
   } else if (state.need == Need::fullSlot && (slot.fills > (past + 1) * ring.writers ||
                                               slot.releases >= (past + 1) * ring.releases)) {
     fail(formatv("overrun: {0} waits for ordinal {1} of ring {2}, whose slot went on without it",
@@ -142,9 +143,10 @@ void Baton::checkEnd() {
   for (auto [ring, slots] : llvm::zip(rings, slots))
     for (auto [i, slot] : llvm::enumerate(slots))
       if (error.empty() && slot.fills * ring.releases != slot.releases * ring.writers)
-        fail(formatv("unmatched: slot {0} of ring {1} ends with {2} fills by {3} and {4} releases by "
-                     "{5}",
-                     i, ring.name, slot.fills, ring.writers, slot.releases, ring.releases));
+        fail(formatv(
+            "unmatched: slot {0} of ring {1} ends with {2} fills by {3} and {4} releases by "
+            "{5}",
+            i, ring.name, slot.fills, ring.writers, slot.releases, ring.releases));
 }
 
 llvm::Error Baton::run(std::vector<Program> programs) {

@@ -191,12 +191,12 @@ public:
   /// {allocated, aligned, offset, sizes..., strides...}, as MLIR lays memrefs out.
   void add(const Tensor &tensor) {
     auto pointer = static_cast<int64_t>(reinterpret_cast<intptr_t>(tensor.data));
-    auto &descriptor = *descriptors.emplace_back(
-        std::make_unique<llvm::SmallVector<int64_t>>(llvm::SmallVector<int64_t>{pointer, pointer, 0}));
+    auto &descriptor = *descriptors.emplace_back(std::make_unique<llvm::SmallVector<int64_t>>(
+        llvm::SmallVector<int64_t>{pointer, pointer, 0}));
     llvm::append_range(descriptor, tensor.sizes);
     llvm::append_range(descriptor, tensor.strides);
-    descriptors.push_back(std::make_unique<llvm::SmallVector<int64_t>>(
-        llvm::SmallVector<int64_t>{static_cast<int64_t>(reinterpret_cast<intptr_t>(descriptor.data()))}));
+    descriptors.push_back(std::make_unique<llvm::SmallVector<int64_t>>(llvm::SmallVector<int64_t>{
+        static_cast<int64_t>(reinterpret_cast<intptr_t>(descriptor.data()))}));
     pointers.push_back(descriptors.back()->data());
   }
   void add(const float &value) { pointers.push_back(const_cast<float *>(&value)); }
@@ -248,10 +248,9 @@ llvm::Error CpuProgram::run(llvm::StringRef name, llvm::ArrayRef<Argument> argum
       kernel.reset(nullptr);
       std::vector<Baton::Program> programs;
       for (auto &[program, entry] : kernel.programs)
-        programs.push_back({llvm::StringRef(program).drop_front(name.size() + 1).str(),
-                            [&call, entry = entry, worker, workers] {
-                              call.run(entry, worker, workers);
-                            }});
+        programs.push_back(
+            {llvm::StringRef(program).drop_front(name.size() + 1).str(),
+             [&call, entry = entry, worker, workers] { call.run(entry, worker, workers); }});
       if (llvm::Error error = Baton(kernel.rings, options.seed + worker).run(std::move(programs)))
         return error;
     }

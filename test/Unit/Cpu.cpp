@@ -17,12 +17,13 @@ double Problem::scale() const { return 1 / std::sqrt(double(d)); }
 
 std::string Problem::describe() const {
   std::string text;
-  llvm::raw_string_ostream(text) << element << " b" << batch << " h" << heads << "/" << kvHeads << " q"
-                                 << lenQ << " k" << lenK << " d" << d << "/" << dv << " splits "
-                                 << splits << " " << std::string(schedule::maskName(mask.kind)) << " "
-                                 << mask.left << "," << mask.right << " chunk " << mask.chunk
-                                 << " sinks " << mask.sinkTokens << " cap " << softcap << " sink "
-                                 << sink << " seed " << seed;
+  llvm::raw_string_ostream(text) << element << " b" << batch << " h" << heads << "/" << kvHeads
+                                 << " q" << lenQ << " k" << lenK << " d" << d << "/" << dv
+                                 << " splits " << splits << " "
+                                 << std::string(schedule::maskName(mask.kind)) << " " << mask.left
+                                 << "," << mask.right << " chunk " << mask.chunk << " sinks "
+                                 << mask.sinkTokens << " cap " << softcap << " sink " << sink
+                                 << " seed " << seed;
   return text;
 }
 
@@ -83,7 +84,8 @@ Inputs flash::test::drawInputs(const Problem &p) {
           draw(p.element, {p.batch, p.lenK, p.kvHeads, p.dv}), draw("f32", {p.heads})};
 }
 Outputs flash::test::emptyOutputs(const Problem &p) {
-  return {Buffer(p.element, {p.batch, p.lenQ, p.heads, p.dv}), Buffer("f32", {p.batch, p.heads, p.lenQ})};
+  return {Buffer(p.element, {p.batch, p.lenQ, p.heads, p.dv}),
+          Buffer("f32", {p.batch, p.heads, p.lenQ})};
 }
 
 //===----------------------------------------------------------------------===//
@@ -171,11 +173,12 @@ std::string flash::test::opText(const Problem &p, const std::string &plan) {
   std::string q = tensor("?x?x" + n(p.heads) + "x" + n(p.d)),
               k = tensor("?x?x" + n(p.kvHeads) + "x" + n(p.d)),
               v = tensor("?x?x" + n(p.kvHeads) + "x" + n(p.dv)),
-              o = tensor("?x?x" + n(p.heads) + "x" + n(p.dv)), lse = "tensor<?x" + n(p.heads) + "x?xf32>";
+              o = tensor("?x?x" + n(p.heads) + "x" + n(p.dv)),
+              lse = "tensor<?x" + n(p.heads) + "x?xf32>";
   std::string sink = "tensor<" + n(p.heads) + "xf32>";
   os << "func.func @f(%q: " << q << ", %k: " << k << ", %v: " << v << ", %scale: f32"
-     << (p.sink ? ", %sink: " + sink : "") << (p.softcap ? ", %cap: f32" : "") << ") -> (" << o << ", "
-     << lse << ") {\n";
+     << (p.sink ? ", %sink: " + sink : "") << (p.softcap ? ", %cap: f32" : "") << ") -> (" << o
+     << ", " << lse << ") {\n";
   std::string mask = std::string(schedule::maskName(p.mask.kind));
   for (auto [name, value] : {std::pair("left", p.mask.left), std::pair("right", p.mask.right)})
     if (p.mask.kind == schedule::MaskKind::local && value >= 0)
@@ -184,18 +187,20 @@ std::string flash::test::opText(const Problem &p, const std::string &plan) {
     mask += ", chunk = " + n(p.mask.chunk);
   if (p.mask.sinkTokens)
     mask += ", sink_tokens = " + n(p.mask.sinkTokens);
-  std::string head = "flash.attention %q, %k, %v" + std::string(p.sink && p.splits == 1 ? " sink(%sink : " + sink + ")" : "") +
-                     " scale %scale" + (p.softcap ? " softcap %cap" : "") + " by #flash.mask<" + mask +
-                     "> {target = #flash.target<\"cpu\">, plan = #flash.plan<" + plan + ">} : " + q + ", " + k +
-                     ", " + v + " -> ";
+  std::string head = "flash.attention %q, %k, %v" +
+                     std::string(p.sink && p.splits == 1 ? " sink(%sink : " + sink + ")" : "") +
+                     " scale %scale" + (p.softcap ? " softcap %cap" : "") + " by #flash.mask<" +
+                     mask + "> {target = #flash.target<\"cpu\">, plan = #flash.plan<" + plan +
+                     ">} : " + q + ", " + k + ", " + v + " -> ";
   if (p.splits == 1) {
     os << "  %o, %lse = " << head << o << ", " << lse << "\n";
   } else {
     std::string parts = "tensor<" + n(p.splits) + "x?x?x" + n(p.heads) + "x" + n(p.dv) + "xf32>",
                 logs = "tensor<" + n(p.splits) + "x?x" + n(p.heads) + "x?xf32>";
-    os << "  %op, %lp = " << head << parts << ", " << logs << "\n  %o, %lse = flash.combine %op, %lp {target = "
-       << "#flash.target<\"cpu\">, plan = #flash.plan<tile = [4, 1]>} : " << parts << ", " << logs << " -> " << o
-       << ", " << lse << "\n";
+    os << "  %op, %lp = " << head << parts << ", " << logs
+       << "\n  %o, %lse = flash.combine %op, %lp {target = "
+       << "#flash.target<\"cpu\">, plan = #flash.plan<tile = [4, 1]>} : " << parts << ", " << logs
+       << " -> " << o << ", " << lse << "\n";
   }
   os << "  return %o, %lse : " << o << ", " << lse << "\n}\n";
   return text;
@@ -232,9 +237,9 @@ llvm::Expected<Outputs> flash::test::runKernels(CpuProgram &program, const Probl
   Buffer parts("f32", {p.splits, p.batch, p.lenQ, p.heads, p.dv}),
       logs("f32", {p.splits, p.batch, p.heads, p.lenQ});
   std::vector<Argument> arguments = {
-      {"q", in.q.tensor()},           {"k", in.k.tensor()},          {"v", in.v.tensor()},
-      {"o", out.o.tensor()},          {"lse", out.lse.tensor()},     {"sink", in.sink.tensor()},
-      {"scale", float(p.scale())},    {"softcap", float(p.softcap)}, {"section", int64_t(2)},
+      {"q", in.q.tensor()},          {"k", in.k.tensor()},          {"v", in.v.tensor()},
+      {"o", out.o.tensor()},         {"lse", out.lse.tensor()},     {"sink", in.sink.tensor()},
+      {"scale", float(p.scale())},   {"softcap", float(p.softcap)}, {"section", int64_t(2)},
       {"o_partial", parts.tensor()}, {"lse_partial", logs.tensor()}};
   if (llvm::Error error = program.run("f", arguments, workers))
     return std::move(error);

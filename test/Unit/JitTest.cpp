@@ -33,7 +33,14 @@ std::string wrong(const Problem &problem, const std::string &plan, unsigned work
 
 TEST(Jit, EveryElementType) {
   for (const char *element : {"f32", "f16", "bf16"}) {
-    Problem p{.element = element, .batch = 2, .heads = 2, .kvHeads = 2, .lenQ = 37, .lenK = 53, .d = 40, .dv = 24};
+    Problem p{.element = element,
+              .batch = 2,
+              .heads = 2,
+              .kvHeads = 2,
+              .lenQ = 37,
+              .lenK = 53,
+              .d = 40,
+              .dv = 24};
     EXPECT_EQ(wrong(p, "tile = [16, 32]"), "") << p.describe();
   }
 }
@@ -46,15 +53,23 @@ TEST(Jit, EveryMask) {
                             {.kind = MaskKind::local, .left = 7, .right = 0, .chunk = 8},
                             {.kind = MaskKind::local, .left = 3, .right = 1, .sinkTokens = 2}};
   for (const schedule::Mask &mask : masks)
-    for (auto [lenQ, lenK] : {std::pair(13, 29), std::pair(29, 13), std::pair(1, 1), std::pair(5, 0)}) {
+    for (auto [lenQ, lenK] :
+         {std::pair(13, 29), std::pair(29, 13), std::pair(1, 1), std::pair(5, 0)}) {
       Problem p{.heads = 2, .kvHeads = 1, .lenQ = lenQ, .lenK = lenK, .mask = mask};
       EXPECT_EQ(wrong(p, "tile = [4, 4]"), "") << p.describe();
     }
 }
 
 TEST(Jit, SinkSoftcapPackedSplit) {
-  Problem p{.element = "bf16", .heads = 6, .kvHeads = 2, .lenQ = 11, .lenK = 30, .d = 16, .dv = 16,
-            .mask = {.kind = MaskKind::causal, .right = 0}, .sink = true};
+  Problem p{.element = "bf16",
+            .heads = 6,
+            .kvHeads = 2,
+            .lenQ = 11,
+            .lenK = 30,
+            .d = 16,
+            .dv = 16,
+            .mask = {.kind = MaskKind::causal, .right = 0},
+            .sink = true};
   EXPECT_EQ(wrong(p, "tile = [8, 8]"), "") << p.describe();
   EXPECT_EQ(wrong(p, "tile = [8, 8], pack_gqa = true"), "") << p.describe();
   p.softcap = 2;
@@ -65,10 +80,16 @@ TEST(Jit, SinkSoftcapPackedSplit) {
 }
 
 TEST(Jit, EveryOrderAndAnyNumberOfWorkers) {
-  Problem p{.batch = 3, .heads = 4, .kvHeads = 2, .lenQ = 21, .lenK = 17, .mask = {.kind = MaskKind::causal, .right = 0}};
+  Problem p{.batch = 3,
+            .heads = 4,
+            .kvHeads = 2,
+            .lenQ = 21,
+            .lenK = 17,
+            .mask = {.kind = MaskKind::causal, .right = 0}};
   for (const char *order : {"single", "static", "dynamic"})
     for (unsigned workers : {1u, 3u, 100u})
-      EXPECT_EQ(wrong(p, std::string("tile = [8, 8], order = \"") + order + "\"", workers), "") << order;
+      EXPECT_EQ(wrong(p, std::string("tile = [8, 8], order = \"") + order + "\"", workers), "")
+          << order;
 }
 
 TEST(Jit, PlainProcessor) {
