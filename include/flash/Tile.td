@@ -154,6 +154,7 @@ def SplatOp : Tile_Op<"splat", "vector", [Pure]> {
   let arguments = (ins AnyFloat:$value);
   let results = (outs FragType:$result);
   let assemblyFormat = "$value attr-dict `:` type($value) `->` type($result)";
+  let hasVerifier = 1;
 }
 
 //===----------------------------------------------------------------------===//
@@ -173,7 +174,7 @@ def ForWorkOp : Tile_Op<"for_work", "any", [AttrSizedOperandSegments]> {
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{ $order `(` $m_tiles `,` $heads `,` $batch `,` $splits `)` (`section` $section^)?
     (`iter` `(` $inits^ `:` type($inits) `)`)? attr-dict-with-keyword (`->` type($results)^)? $body }];
-  let hasVerifier = 1;
+  let hasRegionVerifier = 1;
 }
 def RolesOp : Tile_Op<"roles", "any"> {
   let summary = "runs several programs at once; each instance of a role gets its number as block argument";
@@ -181,7 +182,7 @@ def RolesOp : Tile_Op<"roles", "any"> {
   let arguments = (ins ArrayAttr:$roles);
   let regions = (region VariadicRegion<SizedRegion<1>>:$bodies);
   let assemblyFormat = "$roles $bodies attr-dict-with-keyword";
-  let hasVerifier = 1;
+  let hasRegionVerifier = 1;
 }
 def YieldOp : Tile_Op<"yield", "any", [Pure, Terminator]> {
   let summary = "ends a region of this dialect";
@@ -279,7 +280,7 @@ def MapOp : Tile_Op<"map", "vector"> {
   let results = (outs FragType:$result);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "$inputs attr-dict-with-keyword `:` type($inputs) `->` type($result) $body";
-  let hasVerifier = 1;
+  let hasRegionVerifier = 1;
 }
 def MaskOp : Tile_Op<"mask", "vector", [Pure, AllTypesMatch<["value", "result"]>]> {
   let summary = "scores of invisible pairs become the mask value";
@@ -292,6 +293,7 @@ def MaskOp : Tile_Op<"mask", "vector", [Pure, AllTypesMatch<["value", "result"]>
   let results = (outs FragType:$result);
   let assemblyFormat = [{ $value `by` $mask `at` `[` $row0 `,` $col0 `]` `lengths` `(` $len_q `,` $len_k `)`
     attr-dict `:` type($value) }];
+  let hasVerifier = 1;
 }
 def SoftmaxStepOp : Tile_Op<"softmax_step", "vector",
     [Pure, AllTypesMatch<["s", "p"]>, AllTypesMatch<["m", "l", "m_next", "l_next", "alpha"]>]> {

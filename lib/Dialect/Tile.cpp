@@ -3,6 +3,7 @@
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 
@@ -56,6 +57,10 @@ static LogicalResult checkShape(function_ref<InFlightDiagnostic()> emitError,
   for (int64_t size : shape)
     if (size <= 0)
       return emitError() << T::getMnemonic() << " needs positive sizes, has " << size;
+  int64_t elements = 1; // addressed with 32 bits on a GPU
+  for (int64_t size : shape)
+    if (llvm::MulOverflow(elements, size, elements) || elements > INT32_MAX)
+      return emitError() << T::getMnemonic() << " needs at most " << INT32_MAX << " elements";
   if (!isa<FloatType>(element))
     return emitError() << T::getMnemonic() << " needs a float element type, has " << element;
   return success();
@@ -81,10 +86,13 @@ LogicalResult FlightType::verify(function_ref<InFlightDiagnostic()> e, ArrayRef<
 // Declarations, work and roles
 //===----------------------------------------------------------------------===//
 
+static LogicalResult hasGroup(Operation *op, int64_t group) {
+  if (group >= 1)
+    return success();
+  return op->emitOpError() << "needs a positive group, has " << group;
+}
 LogicalResult ViewOp::verify() {
-  auto memref = dyn_cast<MemRefType>(getSource().getType());
-  if (!memref)
-    return emitOpError("needs a ranked memref");
+  auto memref = cast<MemRefType>(getSource().getType());
   int64_t cols = getView().getType().getShape()[0];
   int64_t rank = (cols > 1 ? 4 : 3) + getPartial();
   if (memref.getRank() != rank)
@@ -95,23 +103,30 @@ LogicalResult ViewOp::verify() {
                          << getView().getType();
   if (cols > 1 && memref.getShape().back() != cols)
     return emitOpError() << "needs a memref of " << cols << " columns, has " << memref;
-  if (getGroup() < 1)
-    return emitOpError() << "needs a positive group, has " << getGroup();
-  return success();
+  if (!memref.isStrided() || (cols > 1 && memref.getStridesAndOffset().first.back() != 1))
+    return emitOpError() << "needs a strided memref with contiguous rows, has " << memref;
+  return hasGroup(*this, getGroup());
 }
 LogicalResult RingOp::verify() {
   if (getWriters() < 1 || getReleases() < 1)
     return emitOpError() << "needs positive writers and releases, has " << getWriters() << " and "
                          << getReleases();
+  if (getOffset().value_or(0) < 0 || getBarriers().value_or(0) < 0)
+    return emitOpError("needs offset and barriers of at least 0");
   return success();
 }
 LogicalResult BlockRangeOp::verify() {
-  if (static_cast<int64_t>(getRows()) < 1 || static_cast<int64_t>(getBlock()) < 1 ||
-      static_cast<int64_t>(getGroup()) < 1)
-    return emitOpError("needs positive rows, block and group");
+  if (static_cast<int64_t>(getRows()) < 1 || static_cast<int64_t>(getBlock()) < 1)
+    return emitOpError("needs positive rows and block");
+  return hasGroup(*this, getGroup());
+}
+LogicalResult SplatOp::verify() {
+  if (getValue().getType() != getResult().getType().getElementType())
+    return emitOpError() << "needs a fragment of the value's type, has " << getResult().getType()
+                         << " of " << getValue().getType();
   return success();
 }
-LogicalResult ForWorkOp::verify() {
+LogicalResult ForWorkOp::verifyRegions() {
   Block &body = getBody().front();
   TypeRange carried = getInits().getTypes();
   if (body.getNumArguments() != 4 + carried.size())
@@ -130,7 +145,7 @@ LogicalResult ForWorkOp::verify() {
         "carried values, block arguments, yielded values and results need the same types");
   return success();
 }
-LogicalResult RolesOp::verify() {
+LogicalResult RolesOp::verifyRegions() {
   if (getRoles().size() != getBodies().size())
     return emitOpError("needs one region a role, has ")
            << getBodies().size() << " regions and " << getRoles().size() << " roles";
@@ -294,6 +309,14 @@ LogicalResult MmaWaitOp::verify() {
 // On fragments
 //===----------------------------------------------------------------------===//
 
+/// Scores, sums and statistics are f32: the mask value and exponents need its range.
+static LogicalResult areF32(Operation *op, ArrayRef<FragType> types) {
+  for (FragType type : types)
+    if (!type.getElementType().isF32())
+      return op->emitOpError() << "needs fragments of f32, has " << type;
+  return success();
+}
+
 /// Demands that `statistic` is one value a row of `frag`.
 static LogicalResult isRowStatistic(Operation *op, FragType statistic, FragType frag) {
   if (statistic.getShape()[0] == frag.getShape()[0] && statistic.getShape()[1] == 1)
@@ -306,7 +329,7 @@ LogicalResult CastOp::verify() {
            << getValue().getType() << " and " << getResult().getType();
   return success();
 }
-LogicalResult MapOp::verify() {
+LogicalResult MapOp::verifyRegions() {
   Block &body = getBody().front();
   auto yield = dyn_cast<YieldOp>(body.getTerminator());
   if (!yield || yield.getNumOperands() != 1 ||
@@ -330,15 +353,32 @@ LogicalResult MapOp::verify() {
              << op.getName().getStringRef();
   return success();
 }
+LogicalResult MaskOp::verify() {
+  if (failed(areF32(*this, getValue().getType())))
+    return failure();
+  return hasGroup(*this, getGroup());
+}
 LogicalResult SoftmaxStepOp::verify() {
+  if (failed(areF32(*this, {getS().getType(), getM().getType()})))
+    return failure();
   return isRowStatistic(*this, getM().getType(), getS().getType());
 }
 LogicalResult RescaleOp::verify() {
+  if (failed(areF32(*this, {getO().getType(), getAlpha().getType()})))
+    return failure();
   return isRowStatistic(*this, getAlpha().getType(), getO().getType());
 }
 LogicalResult FinalizeOp::verify() {
-  auto sink = getSink() ? dyn_cast<MemRefType>(getSink().getType()) : MemRefType();
-  if (getSink() && (!sink || sink.getRank() != 1 || !sink.getElementType().isF32()))
-    return emitOpError("needs the sink's logits as memref<?xf32>, has ") << getSink().getType();
+  if (getSink()) {
+    auto sink = cast<MemRefType>(getSink().getType());
+    if (sink.getRank() != 1 || !sink.getElementType().isF32() || !sink.isStrided())
+      return emitOpError("needs the sink's logits as a strided memref<?xf32>, has ") << sink;
+  }
+  if (static_cast<bool>(getSink()) != static_cast<bool>(getHead()) ||
+      static_cast<bool>(getSink()) != static_cast<bool>(getRow0()))
+    return emitOpError("needs sink, head and row0 together or none of them");
+  if (failed(areF32(*this, {getO().getType(), getM().getType()})) ||
+      failed(hasGroup(*this, getGroup())))
+    return failure();
   return isRowStatistic(*this, getM().getType(), getO().getType());
 }
