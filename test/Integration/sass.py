@@ -1,0 +1,104 @@
+"""Reads sm_90 machine code of a cubin: which local-memory accesses (spills) lie inside a loop.
+
+Only three opcodes are decoded, so that no disassembler is needed: stores and loads of local memory,
+and branches, whose targets give the control flow graph and its natural loops.
+"""
+
+import struct
+
+_OPCODE = 0xFFF
+_STORE_LOCAL, _LOAD_LOCAL = 0x387, 0x983
+_BRANCH, _EXIT = 0x947, 0x94D
+_INSTRUCTION = 16  # bytes
+_ALWAYS = 7  # predicate PT, not negated
+
+
+def _sections(data):
+    """(name, offset, size) of each section of a 64-bit ELF file."""
+    table, count, names = struct.unpack_from("<Q", data, 0x28)[0], *struct.unpack_from("<HH", data, 0x3C)
+    rows = [struct.unpack_from("<IIQQQQ", data, table + i * 64) for i in range(count)]
+    strings = rows[names][4]
+    for row in rows:
+        start = strings + row[0]
+        yield data[start : data.index(b"\0", start)].decode(), row[4], row[5]
+
+
+def _branch_target(index, low, high):
+    """The instruction a branch at `index` goes to: a signed 56-bit distance in units of 4 bytes."""
+    distance = (high & 0x3FFFF) << 38 | low >> 34 << 8 | low >> 16 & 0xFF
+    if distance >> 55:
+        distance -= 1 << 56
+    return index + 1 + distance * 4 // _INSTRUCTION
+
+
+def _natural_loops(successors):
+    """The sets of blocks of natural loops: a back edge and what reaches it from its dominating head."""
+    count = len(successors)
+    predecessors = [[] for _ in range(count)]
+    for block, targets in enumerate(successors):
+        for target in targets:
+            predecessors[target].append(block)
+    everything = (1 << count) - 1
+    dominators = [1] + [everything] * (count - 1)
+    changed = True
+    while changed:
+        changed = False
+        for block in range(1, count):
+            meet = everything
+            for p in predecessors[block]:
+                meet &= dominators[p]
+            new = meet | 1 << block
+            if new != dominators[block]:
+                dominators[block], changed = new, True
+    loops = []
+    for block, targets in enumerate(successors):
+        for head in targets:
+            if not dominators[block] >> head & 1:
+                continue
+            loop, work = {head, block}, [block]
+            while work:
+                inside = work.pop()
+                for p in predecessors[inside] if inside != head else []:
+                    if p not in loop:
+                        loop.add(p)
+                        work.append(p)
+            loops.append(loop)
+    return loops
+
+
+def spills(path):
+    """(number of local-memory accesses, loop depth of the deepest of them) of a cubin's kernels.
+
+    Depth 0 is outside every loop. Polling a barrier is a loop of its own and encloses nothing.
+    """
+    data = open(path, "rb").read()
+    total, deepest = 0, 0
+    for name, offset, size in _sections(data):
+        if not name.startswith(".text."):
+            continue
+        code = [struct.unpack_from("<QQ", data, offset + i) for i in range(0, size, _INSTRUCTION)]
+        opcodes = [low & _OPCODE for low, _ in code]
+        always = [low >> 12 & 0xF == _ALWAYS for low, _ in code]
+        targets = {i: _branch_target(i, *code[i]) for i, op in enumerate(opcodes) if op == _BRANCH}
+        starts = {0} | set(targets.values())
+        starts |= {i + 1 for i, op in enumerate(opcodes) if op in (_BRANCH, _EXIT)}
+        starts = sorted(s for s in starts if s < len(code))
+        number = {s: i for i, s in enumerate(starts)}
+        successors = []
+        for i, start in enumerate(starts):
+            end = starts[i + 1] if i + 1 < len(starts) else len(code)
+            last = end - 1
+            to = [number[targets[last]]] if last in targets else []
+            falls = opcodes[last] not in (_BRANCH, _EXIT) or not always[last]
+            if falls and i + 1 < len(starts):
+                to.append(i + 1)
+            successors.append(to)
+        at = [i for i, op in enumerate(opcodes) if op in (_STORE_LOCAL, _LOAD_LOCAL)]
+        total += len(at)
+        if not at:
+            continue
+        loops = _natural_loops(successors)
+        for i in at:
+            block = max(s for s in starts if s <= i)
+            deepest = max(deepest, sum(number[block] in loop for loop in {frozenset(x) for x in loops}))
+    return total, deepest
