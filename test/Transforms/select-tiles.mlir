@@ -13,7 +13,7 @@
 // CPU-SAME: why = {pack_gqa = "every query head has a KV head of its own", tile = "row cpu: {{[^"]+}}"}>,
 // CPU-SAME: target = #flash.target<"cpu">}
 // SM90: flash.attention {{.*}} by <causal> {plan = #flash.plan<tile = [128, 128], stages = 2, consumers = 2,
-// SM90-SAME: registers = [24, 240], overlap = true, pack_gqa = false, why = {{.*}}tile = "row sm90-128: {{[^"]+}}"}>,
+// SM90-SAME: registers = [40, 232], overlap = true, pack_gqa = false, why = {{.*}}tile = "row sm90-128: {{[^"]+}}"}>,
 // SM90-SAME: target = #flash.target<"sm_90a">}
 func.func @filled(%q: !q) -> !q {
   %o = flash.attention %q, %q, %q by <causal> : !q, !q, !q -> !q
@@ -21,7 +21,7 @@ func.func @filled(%q: !q) -> !q {
 }
 
 // CHECK-LABEL: func.func @own_target
-// CHECK: plan = #flash.plan<tile = [64, 64], stages = 2, consumers = 2, registers = [24, 240], split_by = "columns",
+// CHECK: plan = #flash.plan<tile = [64, 64], stages = 2, consumers = 2, registers = [40, 232], split_by = "columns",
 // CHECK-SAME: target = #flash.target<"sm_90a">
 func.func @own_target(%q: !q64, %v: !v512) -> !v512 {
   %o = flash.attention %q, %q, %v by <dense> {target = #flash.target<"sm_90a">} : !q64, !q64, !v512 -> !v512

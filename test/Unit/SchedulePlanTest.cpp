@@ -128,7 +128,7 @@ TEST(Plan, RefusesWithDemandFactAndWayOut) {
             "tile n");
   EXPECT_EQ(refused(h, {.tileN = 256}),
             "a consumer holds 256 registers of scores, output and P a thread and 24 beside them, "
-            "the plan gives it 240; use a smaller tile n");
+            "the plan gives it 232; use a smaller tile n");
   EXPECT_EQ(refused(h, {.producerRegisters = 40, .consumerRegisters = 248}),
             "plan needs 68608 registers, sm_90a has 65536; use fewer consumers or registers");
   EXPECT_EQ(refused(problem(Target::sm90, 64, 512), {.consumers = 1, .splitBy = SplitBy::rows}),
