@@ -1,7 +1,6 @@
 //===- Layout.cpp - shared memory of a block ------------------------------===//
 
 #include "flash/Schedule/Layout.h"
-#include "flash/Schedule/Int.h"
 
 #include <algorithm>
 

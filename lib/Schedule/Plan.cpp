@@ -35,9 +35,8 @@ Tile tileOf(const Plan &plan) {
 }
 
 std::vector<RingNeed> ringsOf(const Plan &plan, ElementType element) {
-  const int64_t panelBytes = 128; // the swizzle's width
   auto slot = [&](int64_t rows, int64_t columns) {
-    return rows * ceilDiv(columns * elementBytes(element), panelBytes) * panelBytes;
+    return tileBytes(rows, columns, elementBytes(element));
   };
   // Every consumer that owns rows has a slot of Q, which it frees by itself.
   const int64_t slotsQ = plan.splitBy == SplitBy::rows ? plan.consumers : 1;

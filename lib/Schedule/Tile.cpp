@@ -309,7 +309,7 @@ static int64_t outputColumns(const Tile &tile, HeadTile head) {
   return tile.splitBy == SplitBy::columns ? head.dv / tile.consumers : head.dv;
 }
 
-static constexpr int64_t warpgroupThreads = 128;
+static constexpr int64_t warpgroupThreads = warpgroupWarps * warpThreads;
 
 int64_t fragmentRegisters(const Tile &tile, HeadTile head, ElementType element) {
   const int64_t rows = tile.splitBy == SplitBy::columns ? tile.tileM : tile.tileM / tile.consumers;

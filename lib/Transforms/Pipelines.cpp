@@ -31,6 +31,7 @@ void flash::buildFlashToTile(OpPassManager &pm, const PipelineOptions &options) 
     pm.addPass(createFlashTileOverlapSoftmax());
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
+  pm.addPass(createFlashTileAssign());
 }
 
 void flash::registerPasses() {
@@ -44,4 +45,5 @@ void flash::registerPasses() {
   registerFlashTilePipelineLoads();
   registerFlashTileSplitRoles();
   registerFlashTileOverlapSoftmax();
+  registerFlashTileAssign();
 }

@@ -361,7 +361,7 @@ Reason split(func::FuncOp kernel, PlanAttr plan, Division &division) {
   const Unit producerUnits[] = {Unit::copy}, consumerUnits[] = {Unit::tensor, Unit::vector};
   auto role = [&](StringRef name, int64_t instances, unsigned index,
                   ArrayRef<Unit> units) -> Attribute {
-    return RoleAttr::get(b.getContext(), name, instances, /*warps=*/4,
+    return RoleAttr::get(b.getContext(), name, instances, schedule::warpgroupWarps,
                          plan.getInt("registers", index).value_or(0), units);
   };
   auto roles =

@@ -9,6 +9,7 @@
 #ifndef FLASH_SCHEDULE_LAYOUT_H
 #define FLASH_SCHEDULE_LAYOUT_H
 
+#include "flash/Schedule/Int.h"
 #include "flash/Schedule/Machine.h"
 
 #include <span>
@@ -21,6 +22,12 @@ namespace flash::schedule {
 /// Slots of 128-byte swizzled panels begin at multiples of this.
 inline constexpr int64_t ringAlign = 1024;
 inline constexpr int64_t barrierBytes = 8;
+
+/// Bytes of a tile: panels of 128 bytes a row, the swizzle's width, one behind the other.
+constexpr int64_t tileBytes(int64_t rows, int64_t columns, int64_t elementBytes) {
+  const int64_t panel = 128;
+  return rows * ceilDiv(columns * elementBytes, panel) * panel;
+}
 
 struct RingNeed {
   std::string name;

@@ -30,6 +30,11 @@ inline constexpr int64_t l2BackwardBudget = 40 * mib; ///< Q, dO and dQ of a bac
 /// The machine has no such limit.
 inline constexpr int64_t unlimited = std::numeric_limits<int64_t>::max();
 
+/// What all GPUs here share.
+inline constexpr int64_t warpThreads = 32;
+inline constexpr int64_t warpgroupWarps = 4; ///< roles have whole warpgroups
+inline constexpr int64_t warpRows = 16;      ///< rows that a warp multiplies at a time
+
 struct Machine {
   std::string_view name;
   Target target;

@@ -1,0 +1,204 @@
+//===- Assign.cpp - shared memory, barriers, threads and registers --------===//
+//
+// Writes where each ring lies and how large the kernel's block is, and refuses what does not fit.
+// A cpu has no such limits: its kernels are left alone.
+//
+//===----------------------------------------------------------------------===//
+#include "TileQueries.h"
+#include "flash/Passes.h"
+#include "flash/Schedule/Layout.h"
+
+namespace flash {
+#define GEN_PASS_DEF_FLASHTILEASSIGN
+#include "flash/Passes.h.inc"
+} // namespace flash
+
+using namespace mlir;
+using namespace flash;
+using namespace flash::tile;
+using schedule::Machine;
+
+namespace {
+
+//===----------------------------------------------------------------------===//
+// Registers
+//===----------------------------------------------------------------------===//
+
+/// The most registers a thread of `warps` needs for fragments at any place of a program: a lower
+/// bound, for a result may take the place of an operand that dies, and addresses come on top.
+class Pressure {
+public:
+  explicit Pressure(int64_t warps) : warps(warps) {}
+
+  int64_t of(Region &region) {
+    Live live;
+    visit(region.front(), live);
+    return most;
+  }
+
+private:
+  using Live = llvm::SmallDenseSet<Value, 16>;
+
+  int64_t cost(Value value) const {
+    ArrayRef<int64_t> shape = registerShape(value.getType());
+    Type element = isa<FragType>(value.getType())
+                       ? cast<FragType>(value.getType()).getElementType()
+                       : cast<FlightType>(value.getType()).getElementType();
+    const int64_t groups = schedule::ceilDiv(shape[0], schedule::warpRows * warps);
+    // A value a row is kept by all lanes that share the row: two rows a lane.
+    if (shape[1] == 1)
+      return 2 * groups;
+    const int64_t cells = groups * schedule::warpRows * shape[1] / schedule::warpThreads;
+    return schedule::ceilDiv(cells * element.getIntOrFloatBitWidth(), 32);
+  }
+  void use(Value value, Live &live) {
+    if (!registerShape(value.getType()).empty())
+      live.insert(value);
+  }
+  void measure(const Live &live) {
+    int64_t sum = 0;
+    for (Value value : live)
+      sum += cost(value);
+    most = std::max(most, sum);
+  }
+
+  /// Walks a block backwards; `live` is what lives at its end and then at its beginning.
+  void visit(Block &block, Live &live) {
+    for (Operation &op : llvm::reverse(block)) {
+      for (Value result : op.getResults())
+        live.erase(result);
+      if (!isa<MapOp>(op) && op.getNumRegions())
+        visitRegions(op, live);
+      for (Value operand : op.getOperands())
+        use(operand, live);
+      // A product reads its fragments until it is waited for.
+      if (auto wait = dyn_cast<MmaWaitOp>(op))
+        if (auto mma = wait.getFlight().getDefiningOp<MmaOp>())
+          use(mma.getA(), live);
+      measure(live);
+    }
+  }
+  void visitRegions(Operation &op, Live &live) {
+    Live after = live;
+    if (isa<scf::ForOp, ForWorkOp>(op)) // what comes from outside is there in each round
+      op.getRegion(0).walk([&](Operation *inner) {
+        for (Value operand : inner->getOperands())
+          if (!op.getRegion(0).isAncestor(operand.getParentRegion()))
+            use(operand, after);
+      });
+    for (Region &region : op.getRegions()) {
+      if (region.empty())
+        continue;
+      Live inside = after;
+      visit(region.front(), inside);
+      for (Value argument : region.front().getArguments())
+        inside.erase(argument);
+      live.insert(inside.begin(), inside.end());
+    }
+  }
+
+  int64_t warps, most = 0;
+};
+
+/// Demands that the fragments of a program fit into the registers its threads have.
+LogicalResult checkRegisters(func::FuncOp kernel, Region &program, StringRef name, int64_t warps,
+                             int64_t registers) {
+  int64_t need = Pressure(warps).of(program);
+  if (need <= registers)
+    return success();
+  return kernel.emitError() << name << " holds fragments of " << need
+                            << " registers a thread, it has " << registers
+                            << "; use a smaller tile or more registers";
+}
+
+/// The threads of the kernel's block, or failure if its programs have too few registers.
+FailureOr<int64_t> checkPrograms(func::FuncOp kernel, const Machine &machine) {
+  auto roles = kernel.getBody().getOps<RolesOp>();
+  int64_t threads = 0;
+  if (roles.empty()) {
+    int64_t rows = schedule::warpRows;
+    kernel.walk([&](Operation *op) {
+      for (Type type : op->getResultTypes())
+        if (ArrayRef<int64_t> shape = registerShape(type); !shape.empty())
+          rows = std::max(rows, shape[0]);
+    });
+    const int64_t warps = schedule::ceilDiv(rows, schedule::warpRows);
+    threads = warps * schedule::warpThreads;
+    const int64_t registers =
+        std::min(machine.maxRegistersPerThread, machine.registersPerSm / threads);
+    if (failed(checkRegisters(kernel, kernel.getBody(), "kernel", warps, registers)))
+      return failure();
+  } else {
+    RolesOp op = *roles.begin();
+    int64_t registers = 0;
+    for (auto role : op.getRoles().getAsRange<RoleAttr>()) {
+      const int64_t count = role.getInstances() * role.getWarps() * schedule::warpThreads;
+      threads += count;
+      registers += count * role.getRegisters();
+    }
+    if (registers > machine.registersPerSm)
+      return kernel.emitError() << "roles need " << registers << " registers, " << machine.name
+                                << " has " << machine.registersPerSm
+                                << "; use fewer consumers or registers";
+    for (auto [attr, region] : llvm::zip(op.getRoles(), op.getBodies())) {
+      auto role = cast<RoleAttr>(attr);
+      if (failed(
+              checkRegisters(kernel, region, role.getName(), role.getWarps(), role.getRegisters())))
+        return failure();
+    }
+  }
+  if (threads > machine.maxThreads)
+    return kernel.emitError() << "kernel needs " << threads << " threads a block, " << machine.name
+                              << " has " << machine.maxThreads << "; use a smaller tile";
+  return threads;
+}
+
+//===----------------------------------------------------------------------===//
+// Shared memory
+//===----------------------------------------------------------------------===//
+
+/// Writes each ring's place; gives the bytes of a block.
+FailureOr<int64_t> placeRings(func::FuncOp kernel, const Machine &machine) {
+  SmallVector<RingOp> rings(kernel.getBody().getOps<RingOp>());
+  std::vector<schedule::RingNeed> needs;
+  for (RingOp ring : rings) {
+    RingType type = ring.getRing().getType();
+    ArrayRef<int64_t> shape = type.getShape();
+    const int64_t bytes =
+        schedule::tileBytes(shape[1], shape[2], type.getElementType().getIntOrFloatBitWidth() / 8);
+    if (bytes % schedule::ringAlign)
+      return ring.emitOpError() << "needs slots of a multiple of " << schedule::ringAlign
+                                << " bytes on " << machine.name << ", has " << bytes
+                                << "; use tiles of a multiple of 8 rows";
+    needs.push_back({.name = ring.getName().str(), .bytes = bytes, .stages = shape[0]});
+  }
+  auto layout = schedule::layOut(needs, machine);
+  if (auto *sentence = std::get_if<std::string>(&layout))
+    return kernel.emitError() << *sentence;
+  auto &found = std::get<schedule::BlockLayout>(layout);
+  for (auto [i, ring] : llvm::enumerate(rings)) {
+    ring.setOffset(found.offsets[i]);
+    ring.setBarriers(found.barrierOffsets[i]);
+  }
+  return found.sharedBytes;
+}
+
+struct Assign : flash::impl::FlashTileAssignBase<Assign> {
+  void runOnOperation() override {
+    forEachKernel(getOperation(), [&](func::FuncOp kernel, PlanAttr) {
+      auto target = kernel->getAttrOfType<TargetAttr>("flash.target");
+      if (!target || target.target() == schedule::Target::cpu)
+        return;
+      const Machine &machine = schedule::machineOf(target.target());
+      FailureOr<int64_t> bytes = placeRings(kernel, machine);
+      FailureOr<int64_t> threads = checkPrograms(kernel, machine);
+      if (failed(bytes) || failed(threads))
+        return signalPassFailure();
+      Builder b(&getContext());
+      kernel->setAttr("flash.shared_bytes", b.getI64IntegerAttr(*bytes));
+      kernel->setAttr("flash.threads", b.getI64IntegerAttr(*threads));
+    });
+  }
+};
+
+} // namespace
