@@ -307,7 +307,7 @@ def SoftmaxStepOp : Tile_Op<"softmax_step", "vector",
   }];
   let arguments = (ins SoftmaxAttr:$mode, FragType:$s, FragType:$m, FragType:$l, F32:$scale);
   let results = (outs FragType:$p, FragType:$m_next, FragType:$l_next, FragType:$alpha);
-  let assemblyFormat = "$mode $s `,` $m `,` $l `scale` $scale attr-dict `:` type($s) `,` type($m)";
+  let assemblyFormat = "`` $mode $s `,` $m `,` $l `scale` $scale attr-dict `:` type($s) `,` type($m)";
   let hasVerifier = 1;
 }
 def RescaleOp : Tile_Op<"rescale", "vector", [Pure, AllTypesMatch<["o", "result"]>]> {

@@ -1,0 +1,113 @@
+// What roles and ops that move tiles demand.
+// RUN: flash-opt %s --split-input-file --verify-diagnostics
+
+func.func @f() {
+  // expected-error @below {{needs one region a role, has 1 regions and 2 roles}}
+  flash_tile.roles [#flash_tile.role<"a", instances = 1, warps = 4, registers = 0, units = [copy]>, #flash_tile.role<"a", instances = 1, warps = 4, registers = 0, units = [copy]>] {
+  ^bb0(%w: index):
+    flash_tile.yield
+  }
+  return
+}
+// -----
+func.func @f() {
+  // expected-error @below {{needs #flash_tile.role attributes, has 3}}
+  flash_tile.roles [3] {
+  ^bb0(%w: index):
+    flash_tile.yield
+  }
+  return
+}
+// -----
+func.func @f() {
+  // expected-error @below {{role a needs positive instances and warps}}
+  flash_tile.roles [#flash_tile.role<"a", instances = 0, warps = 4, registers = 0, units = [copy]>] {
+  ^bb0(%w: index):
+    flash_tile.yield
+  }
+  return
+}
+// -----
+func.func @f() {
+  // expected-error @below {{role a needs one block argument, its instance's number}}
+  flash_tile.roles [#flash_tile.role<"a", instances = 1, warps = 4, registers = 0, units = [copy]>] {
+    flash_tile.yield
+  }
+  return
+}
+// -----
+func.func @f(%x: f32) {
+  // expected-error @below {{role a may not execute flash_tile.splat, which is a vector op}}
+  flash_tile.roles [#flash_tile.role<"a", instances = 1, warps = 4, registers = 0, units = [copy]>] {
+  ^bb0(%w: index):
+    %a = flash_tile.splat %x : f32 -> <4x4xf32>
+    flash_tile.yield
+  }
+  return
+}
+// -----
+func.func @f(%f: !flash_tile.frag<4x4xf32>) {
+  // expected-error @below {{role a may not use a fragment, flight or tile from outside, flash_tile.cast does}}
+  flash_tile.roles [#flash_tile.role<"a", instances = 1, warps = 4, registers = 0, units = [vector]>] {
+  ^bb0(%w: index):
+    %a = flash_tile.cast %f : <4x4xf32> -> <4x4xf16>
+    flash_tile.yield
+  }
+  return
+}
+// -----
+func.func @f(%v: !flash_tile.view<64xf16>, %r: !flash_tile.ring<2x4x64xbf16>, %i: index) {
+  // expected-error @below {{needs view and ring of one element type}}
+  flash_tile.fill %v[%i, %i, %i] -> %r[%i] : <64xf16> -> <2x4x64xbf16>
+  return
+}
+// -----
+func.func @f(%v: !flash_tile.view<64xf16>, %r: !flash_tile.ring<2x4x32xf16>, %i: index) {
+  // expected-error @below {{needs slots as wide as the view}}
+  flash_tile.fill %v[%i, %i, %i] -> %r[%i] : <64xf16> -> <2x4x32xf16>
+  return
+}
+// -----
+func.func @f(%r: !flash_tile.ring<2x4x64xf16>, %i: index) {
+  // expected-error @below {{needs a tile of the ring's slot type, has '!flash_tile.tile<8x64xf16>' of '!flash_tile.ring<2x4x64xf16>'}}
+  %t = flash_tile.wait %r[%i] : <2x4x64xf16> -> <8x64xf16>
+  return
+}
+// -----
+func.func @f(%r: !flash_tile.ring<2x4x64xf16>, %i: index) {
+  %t = flash_tile.wait %r[%i] : <2x4x64xf16> -> <4x64xf16>
+  // expected-error @below {{releases a tile that is read afterwards}}
+  flash_tile.release %r[%i] : <2x4x64xf16>
+  %f = flash_tile.mma %t, %t trans : !flash_tile.tile<4x64xf16>, <4x64xf16> -> <4x4xf32>
+  %s = flash_tile.mma_wait %f : <4x4xf32> -> <4x4xf32>
+  return
+}
+// -----
+func.func @f(%r: !flash_tile.ring<2x4x64xf16>, %i: index) {
+  %t = flash_tile.wait %r[%i] : <2x4x64xf16> -> <4x64xf16>
+  %u = flash_tile.slice %t[%i] : <4x64xf16> -> <4x32xf16>
+  // expected-note @below {{the mma}}
+  %f = flash_tile.mma %u, %u trans : !flash_tile.tile<4x32xf16>, <4x32xf16> -> <4x4xf32>
+  // expected-error @below {{releases a tile that an mma in flight still reads; put its mma_wait before}}
+  flash_tile.release %r[%i] : <2x4x64xf16>
+  %s = flash_tile.mma_wait %f : <4x4xf32> -> <4x4xf32>
+  return
+}
+// -----
+func.func @f(%t: !flash_tile.tile<4x64xf16>, %i: index) {
+  // expected-error @below {{needs a slice of the tile's rows and element type, no wider than the tile}}
+  %u = flash_tile.slice %t[%i] : <4x64xf16> -> <4x128xf16>
+  return
+}
+// -----
+func.func @f(%v: !flash_tile.view<64xf16>, %i: index) {
+  // expected-error @below {{needs view and fragment of one element type}}
+  %f = flash_tile.load %v[%i, %i, %i] : <64xf16> -> <4x64xf32>
+  return
+}
+// -----
+func.func @f(%v: !flash_tile.view<64xf16>, %i: index, %f: !flash_tile.frag<4x64xf32>) {
+  // expected-error @below {{needs fragment and view of one element type}}
+  flash_tile.store %f -> %v[%i, %i, %i] : <4x64xf32> -> <64xf16>
+  return
+}
