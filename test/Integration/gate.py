@@ -87,7 +87,7 @@ def over_plan(ptx, plan, log):
     if len(planned) == 2:  # producer, consumer
         if 128 * planned[0] + (threads - 128) * planned[1] > REGISTERS_PER_SM:
             yield f"{planned} registers in {threads} threads"
-        written = [int(x) for x in re.findall(r"setmaxnreg\.\w+\.sync\.aligned\.u32 +(\d+)", ptx)]
+        written = [int(x) for x in re.findall(r"setmaxnreg\.\w+\.sync\.aligned\.u32\s+(\d+)", ptx)]
         if sorted(written) != sorted(planned):
             yield f"setmaxnreg {written} where the plan has {planned}"
 
