@@ -1,4 +1,172 @@
 //===- CAPI.cpp - the C API of libflashc.so -------------------------------===//
+//
+// A thin shell: pointers are checked here, everything else is the runtime's.
+//
+//===----------------------------------------------------------------------===//
 #include "flash-c/Flash.h"
+#include "flash/Runtime/Assembler.h"
+#include "flash/Runtime/Program.h"
+#include "flash/Schedule/Explain.h"
+
+#include <cstdlib>
+#include <cstring>
+
+using namespace flash;
+
+struct FlashProgram {
+  std::unique_ptr<Program> program;
+};
+
+/// Hands `value` to the caller, who frees it.
+static void give(FlashBytes *text, const std::string &value) {
+  if (!text)
+    return;
+  *text = {static_cast<char *>(std::malloc(value.size() + 1)), value.size()};
+  if (text->data)
+    std::memcpy(text->data, value.c_str(), value.size() + 1);
+  else
+    text->size = 0;
+}
+
+static FlashStatus refuse(FlashBytes *text, const Failure &failure) {
+  give(text, failure.sentence);
+  switch (failure.kind) {
+  case Failure::invalid:
+    return FLASH_INVALID;
+  case Failure::notBuilt:
+    return FLASH_NOT_BUILT;
+  case Failure::internal:
+    return FLASH_INTERNAL;
+  }
+  return FLASH_INTERNAL;
+}
+
+static FlashStatus done(FlashBytes *text) {
+  if (text)
+    *text = {nullptr, 0};
+  return FLASH_OK;
+}
+
+static FlashStatus finish(const Outcome &outcome, FlashBytes *text) {
+  return outcome ? refuse(text, *outcome) : done(text);
+}
+
+static FlashStatus finish(const Or<std::string> &result, FlashBytes *text) {
+  if (auto *failure = std::get_if<Failure>(&result))
+    return refuse(text, *failure);
+  give(text, std::get<std::string>(result));
+  return FLASH_OK;
+}
+
+static FlashStatus finish(Or<std::unique_ptr<Program>> result, FlashProgram **program,
+                          FlashBytes *text) {
+  *program = nullptr;
+  if (auto *failure = std::get_if<Failure>(&result))
+    return refuse(text, *failure);
+  *program = new FlashProgram{std::move(std::get<std::unique_ptr<Program>>(result))};
+  return done(text);
+}
+
+static FlashStatus missing(const char *what, FlashBytes *text) {
+  return refuse(text, invalid(std::string("expected ") + what + ", got a null pointer"));
+}
+
+/// The operands of a call by name.
+static Or<Operands> operandsOf(const FlashTensor *tensors, size_t count) {
+  Operands operands;
+  for (size_t i = 0; i < count; ++i) {
+    auto operand = tensors[i].name ? parseOperand(tensors[i].name) : std::nullopt;
+    if (!operand)
+      return invalid("a call has no operand '" +
+                     std::string(tensors[i].name ? tensors[i].name : "") + "'");
+    operands[*operand] = &tensors[i];
+  }
+  return operands;
+}
 
 const char *flash_version(void) { return FLASH_VERSION; }
+
+void flash_free(void *data) { std::free(data); }
+
+FlashStatus flash_key(const char *problem, FlashBytes *text) {
+  if (!problem)
+    return missing("a problem", text);
+  Or<Request> request = readRequest(problem);
+  if (auto *failure = std::get_if<Failure>(&request))
+    return refuse(text, *failure);
+  Request &r = std::get<Request>(request);
+  std::string key = keyOf(r) + " compiler " FLASH_VERSION " " + buildId();
+  if (r.problem.target != schedule::Target::cpu)
+    key += " ptxas " + findAssembler().version;
+  give(text, key);
+  return FLASH_OK;
+}
+
+FlashStatus flash_explain(const char *problem, int json, FlashBytes *text) {
+  if (!problem)
+    return missing("a problem", text);
+  Or<Request> request = readRequest(problem);
+  if (auto *failure = std::get_if<Failure>(&request))
+    return refuse(text, *failure);
+  Request &r = std::get<Request>(request);
+  give(text, schedule::explain(r.problem, r.plan, json != 0));
+  return FLASH_OK;
+}
+
+FlashStatus flash_ptxas(const char *path, FlashBytes *text) {
+  if (path)
+    if (Outcome failure = useAssembler(path))
+      return refuse(text, *failure);
+  give(text, findAssembler().version);
+  return FLASH_OK;
+}
+
+FlashStatus flash_compile(const char *problem, FlashProgram **program, FlashBytes *text) {
+  if (!problem || !program)
+    return missing(problem ? "a place for the program" : "a problem", text);
+  return finish(Program::compile(problem), program, text);
+}
+
+FlashStatus flash_assemble(FlashProgram *program, FlashBytes *text) {
+  if (!program)
+    return missing("a program", text);
+  return finish(program->program->assemble(), text);
+}
+
+FlashStatus flash_program_text(const FlashProgram *program, const char *part, FlashBytes *text) {
+  if (!program || !part)
+    return missing(program ? "a part" : "a program", text);
+  if (std::strcmp(part, "blob") == 0)
+    return finish(Or<std::string>(program->program->blob()), text);
+  return finish(program->program->part(part), text);
+}
+
+FlashStatus flash_program_load(const void *blob, size_t size, FlashProgram **program,
+                               FlashBytes *text) {
+  if (!blob || !program)
+    return missing(blob ? "a place for the program" : "a blob", text);
+  return finish(Program::load(std::string(static_cast<const char *>(blob), size)), program, text);
+}
+
+void flash_program_free(FlashProgram *program) { delete program; }
+
+FlashStatus flash_run(FlashProgram *program, const FlashTensor *tensors, size_t count,
+                      const FlashScalars *scalars, int workers, FlashBytes *text) {
+  if (!program || !tensors || !scalars)
+    return missing("a program, tensors and scalars", text);
+  Or<Operands> operands = operandsOf(tensors, count);
+  if (auto *failure = std::get_if<Failure>(&operands))
+    return refuse(text, *failure);
+  return finish(program->program->run(std::get<Operands>(operands), *scalars, workers), text);
+}
+
+FlashStatus flash_launch(FlashProgram *program, const FlashTensor *tensors, size_t count,
+                         const FlashScalars *scalars, int device, void *stream, FlashBytes *text) {
+  if (!program || !tensors || !scalars)
+    return missing("a program, tensors and scalars", text);
+  Or<Operands> operands = operandsOf(tensors, count);
+  if (auto *failure = std::get_if<Failure>(&operands))
+    return refuse(text, *failure);
+  return finish(program->program->launch(std::get<Operands>(operands), *scalars, device, stream),
+                text);
+}

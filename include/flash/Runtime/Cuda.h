@@ -1,0 +1,83 @@
+//===- Cuda.h - loads and launches kernels through libcuda ------*- C++ -*-===//
+//
+// libcuda is looked for when it is first needed, so that the library runs where there is none; and
+// nothing of the CUDA toolkit is needed to build it.
+//
+//===----------------------------------------------------------------------===//
+#ifndef FLASH_RUNTIME_CUDA_H
+#define FLASH_RUNTIME_CUDA_H
+
+#include "flash/Runtime/Failure.h"
+#include "flash/Runtime/Operands.h"
+#include "flash/Schedule/Tile.h"
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace flash::cuda {
+
+/// One parameter of a kernel, as `flash.params` describes it.
+struct Param {
+  enum Kind {
+    tensorMap, ///< CUtensorMap of `operand`, boxes of `rows` rows
+    pointer,   ///< of `operand`
+    size,      ///< i32: operand's size `dim`
+    stride,    ///< i64: operand's stride `dim`, in elements
+    scale,     ///< f32
+    softcap,   ///< f32
+    section,   ///< i32
+  };
+  Kind kind;
+  Operand operand = Operand::q;
+  int64_t dim = 0;
+  int64_t rows = 0;
+};
+
+struct Kernel {
+  std::string name;
+  int64_t threads = 0;
+  int64_t sharedBytes = 0;
+  std::vector<Param> params;
+};
+
+/// What of a launch is neither tensor nor parameter.
+struct Launch {
+  int64_t blocks;
+  int64_t section;
+  FlashScalars scalars;
+  int device;
+  void *stream;
+};
+
+/// Multiprocessors of a device, or why it cannot run code for compute capability `major`.`minor`.
+Or<int64_t> multiprocessors(int device, int major, int minor);
+
+/// A kernel and its code, loaded once a context.
+class Loaded {
+public:
+  /// `image`: a cubin, or PTX that the driver compiles.
+  Loaded(Kernel kernel, std::string image, schedule::ElementType element)
+      : kernel(std::move(kernel)), image(std::move(image)), element(element) {}
+
+  /// Checks the operands and queues the kernel. Waits for nothing.
+  Outcome launch(const Operands &operands, const Launch &launch);
+
+private:
+  struct Function {
+    unsigned long long context; ///< the driver's never reused number
+    void *handle;
+  };
+  Or<void *> functionOf(unsigned long long context);
+
+  Kernel kernel;
+  std::string image;
+  schedule::ElementType element;
+  std::mutex mutex;
+  std::vector<Function> functions;
+};
+
+} // namespace flash::cuda
+
+#endif // FLASH_RUNTIME_CUDA_H

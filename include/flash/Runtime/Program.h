@@ -1,0 +1,57 @@
+//===- Program.h - a compiled problem ---------------------------*- C++ -*-===//
+#ifndef FLASH_RUNTIME_PROGRAM_H
+#define FLASH_RUNTIME_PROGRAM_H
+
+#include "flash/Runtime/CpuProgram.h"
+#include "flash/Runtime/Cuda.h"
+#include "flash/Runtime/Request.h"
+
+#include <memory>
+#include <vector>
+
+namespace flash {
+
+/// What identifies this build of the library: equal only for equal code.
+const std::string &buildId();
+
+class Program {
+public:
+  /// Plans and compiles what `text` asks (Flash.h describes it).
+  static Or<std::unique_ptr<Program>> compile(const std::string &text);
+
+  /// The program that `blob` was made of by the same build.
+  static Or<std::unique_ptr<Program>> load(const std::string &blob);
+  std::string blob() const;
+
+  /// Turns PTX into a cubin if there is an assembler.
+  Outcome assemble();
+
+  /// "mlir", "plan", "metadata", "ptx" or "cubin"; empty where there is none.
+  Or<std::string> part(const std::string &name) const;
+
+  /// Runs on the CPU, and returns when done.
+  Outcome run(const Operands &operands, FlashScalars scalars, int workers);
+
+  /// Queues on a GPU.
+  Outcome launch(const Operands &operands, FlashScalars scalars, int device, void *stream);
+
+private:
+  explicit Program(Request request) : request(std::move(request)) {}
+  Outcome compileForGpu();
+  Outcome compileForCpu();
+  Outcome readMetadata();
+  void loadImage();
+  bool onGpu() const { return request.problem.target != schedule::Target::cpu; }
+  Or<schedule::Problem> sized(const Operands &operands) const;
+
+  Request request;
+  std::string mlir, metadata, ptx, cubin;
+  std::vector<cuda::Kernel> kernels;
+  std::unique_ptr<cuda::Loaded> loaded;
+  std::unique_ptr<CpuProgram> cpu;
+  std::vector<std::string> cpuKernels; ///< in the order in which they run
+};
+
+} // namespace flash
+
+#endif // FLASH_RUNTIME_PROGRAM_H

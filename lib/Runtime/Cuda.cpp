@@ -1,0 +1,355 @@
+//===- Cuda.cpp - loads and launches kernels through libcuda --------------===//
+#include "flash/Runtime/Cuda.h"
+
+#include <algorithm>
+#include <cstring>
+#include <dlfcn.h>
+#include <limits>
+#include <map>
+
+using namespace flash;
+using namespace flash::cuda;
+
+//===----------------------------------------------------------------------===//
+// The driver: the few types and functions of cuda.h that a launch needs
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+using Result = int; // CUresult; 0 is success
+
+/// CUtensorMap: opaque, 128 bytes, passed by value.
+struct alignas(64) TensorMap {
+  uint64_t opaque[16];
+};
+
+/// CUlaunchConfig.
+struct LaunchConfig {
+  unsigned gridX, gridY, gridZ, blockX, blockY, blockZ, sharedBytes;
+  void *stream, *attributes;
+  unsigned attributeCount;
+};
+
+// Enumerators of cuda.h, whose values are part of the driver's ABI.
+enum { computeCapabilityMajor = 75, computeCapabilityMinor = 76, multiprocessorCount = 16 };
+enum { maxDynamicSharedBytes = 8 };
+enum { jitErrorLog = 5, jitErrorLogBytes = 6 };
+enum { mapFloat16 = 6, mapBfloat16 = 9 };
+enum { interleaveNone = 0, swizzle128B = 3, promotion256B = 3, fillZeros = 0 };
+
+struct Driver {
+  std::string whyNot; // empty when it works
+  Result (*init)(unsigned);
+  Result (*errorString)(Result, const char **);
+  Result (*deviceGet)(int *, int);
+  Result (*deviceAttribute)(int *, int, int);
+  Result (*contextCurrent)(void **);
+  Result (*contextDevice)(int *);
+  Result (*contextId)(void *, unsigned long long *);
+  Result (*contextPush)(void *);
+  Result (*contextPop)(void **);
+  Result (*primaryRetain)(void **, int);
+  Result (*moduleLoad)(void **, const void *, unsigned, int *, void **);
+  Result (*moduleFunction)(void **, void *, const char *);
+  Result (*functionAttribute)(void *, int, int);
+  Result (*encodeTiled)(TensorMap *, int, uint32_t, void *, const uint64_t *, const uint64_t *,
+                        const uint32_t *, const uint32_t *, int, int, int, int);
+  Result (*launch)(const LaunchConfig *, void *, void **, void **);
+
+  Driver();
+  Failure failed(const char *what, Result result) const {
+    const char *text = nullptr;
+    errorString(result, &text);
+    return internal(std::string(what) + " failed: " + (text ? text : "unknown error") + " (" +
+                    std::to_string(result) + ")");
+  }
+};
+
+Driver::Driver() {
+  void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (!library) {
+    whyNot = "no CUDA driver here: libcuda.so.1 was not found; use target cpu";
+    return;
+  }
+  auto load = [&](auto &function, const char *name) {
+    function = reinterpret_cast<std::decay_t<decltype(function)>>(dlsym(library, name));
+    if (!function && whyNot.empty())
+      whyNot = std::string("the CUDA driver has no ") + name + "; it must be of CUDA 12 or newer";
+  };
+  load(init, "cuInit");
+  load(errorString, "cuGetErrorString");
+  load(deviceGet, "cuDeviceGet");
+  load(deviceAttribute, "cuDeviceGetAttribute");
+  load(contextCurrent, "cuCtxGetCurrent");
+  load(contextDevice, "cuCtxGetDevice");
+  load(contextId, "cuCtxGetId");
+  load(contextPush, "cuCtxPushCurrent_v2");
+  load(contextPop, "cuCtxPopCurrent_v2");
+  load(primaryRetain, "cuDevicePrimaryCtxRetain");
+  load(moduleLoad, "cuModuleLoadDataEx");
+  load(moduleFunction, "cuModuleGetFunction");
+  load(functionAttribute, "cuFuncSetAttribute");
+  load(encodeTiled, "cuTensorMapEncodeTiled");
+  load(launch, "cuLaunchKernelEx");
+  if (!whyNot.empty())
+    return;
+  if (Result r = init(0)) // again and again is fine
+    whyNot = failed("cuInit", r).sentence;
+}
+
+const Driver &driver() {
+  static const Driver d;
+  return d;
+}
+
+/// What is known of a device, asked once.
+struct Device {
+  int handle = 0, major = 0, minor = 0, multiprocessors = 0;
+  void *primary = nullptr; // retained when first needed, for good
+};
+
+Or<Device *> deviceOf(int ordinal) {
+  static std::mutex mutex;
+  static std::map<int, Device> devices;
+  const Driver &d = driver();
+  if (!d.whyNot.empty())
+    return internal(d.whyNot);
+  std::lock_guard<std::mutex> lock(mutex);
+  auto [at, isNew] = devices.try_emplace(ordinal);
+  Device &device = at->second;
+  if (isNew) {
+    Result r = d.deviceGet(&device.handle, ordinal);
+    if (!r)
+      r = d.deviceAttribute(&device.major, computeCapabilityMajor, device.handle);
+    if (!r)
+      r = d.deviceAttribute(&device.minor, computeCapabilityMinor, device.handle);
+    if (!r)
+      r = d.deviceAttribute(&device.multiprocessors, multiprocessorCount, device.handle);
+    if (r) {
+      devices.erase(at);
+      return d.failed("asking for the CUDA device", r);
+    }
+  }
+  return &device;
+}
+
+/// Makes a context of the device current for a while: the current one if it is the device's, else
+/// the primary one.
+class Current {
+public:
+  Outcome enter(int ordinal) {
+    const Driver &d = driver();
+    Or<Device *> found = deviceOf(ordinal);
+    if (auto *failure = std::get_if<Failure>(&found))
+      return *failure;
+    Device &device = *std::get<Device *>(found);
+    void *context = nullptr;
+    int handle = -1;
+    d.contextCurrent(&context);
+    if (context && (d.contextDevice(&handle) || handle != device.handle))
+      context = nullptr;
+    if (!context) {
+      static std::mutex mutex;
+      std::lock_guard<std::mutex> lock(mutex);
+      if (!device.primary)
+        if (Result r = d.primaryRetain(&device.primary, device.handle))
+          return d.failed("taking the device's primary context", r);
+      context = device.primary;
+      if (Result r = d.contextPush(context))
+        return d.failed("entering the device's primary context", r);
+      pushed = true;
+    }
+    if (Result r = d.contextId(context, &id))
+      return d.failed("asking for the context", r);
+    return {};
+  }
+  ~Current() {
+    void *popped;
+    if (pushed)
+      driver().contextPop(&popped);
+  }
+  unsigned long long id = 0;
+
+private:
+  bool pushed = false;
+};
+
+//===----------------------------------------------------------------------===//
+// Operands
+//===----------------------------------------------------------------------===//
+
+// PTX ISA, 5.5.3 (tensor maps): address and strides are multiples of 16 bytes, strides below 2^40,
+// sizes at most 2^32; our stores are 16 bytes wide too.
+constexpr int64_t wide = 16;
+constexpr int64_t maxMapStride = int64_t(1) << 40;
+
+bool isEmpty(const FlashTensor &t) {
+  return std::any_of(t.size, t.size + t.rank, [](int64_t n) { return n == 0; });
+}
+
+/// The sentence for a tensor that 16-byte accesses cannot reach.
+std::optional<std::string> whyNotWide(std::string_view name, const FlashTensor &t, int64_t bytes) {
+  std::string of = "expected " + std::string(name) + "'s ";
+  if (uintptr_t(t.data) % wide)
+    return of + "address (" + std::to_string(uintptr_t(t.data)) +
+           ") to be a multiple of 16 bytes; copy it to a tensor of its own";
+  for (int64_t i = 0; i + 1 < t.rank; ++i) {
+    if (t.size[i] <= 1)
+      continue;
+    if (t.stride[i] * bytes % wide || t.stride[i] < 0)
+      return of + "stride " + std::to_string(i) + " (" + std::to_string(t.stride[i] * bytes) +
+             " bytes) to be a multiple of 16 bytes; copy it to a contiguous tensor";
+    if (t.stride[i] * bytes >= maxMapStride)
+      return of + "stride " + std::to_string(i) + " (" + std::to_string(t.stride[i] * bytes) +
+             " bytes) to be below 2^40 bytes; copy it to a contiguous tensor";
+  }
+  return std::nullopt;
+}
+
+/// The map of [b, s, h, d] as (d, s, h, b), boxes of one 128-byte panel of `rows` rows. The kernel
+/// never loads from an empty tensor, but its map must be a valid one: sizes of 1 at `standIn`.
+Outcome encode(TensorMap &map, const FlashTensor &t, schedule::ElementType element, int64_t rows,
+               void *standIn) {
+  const int64_t bytes = schedule::elementBytes(element);
+  const bool empty = isEmpty(t);
+  const int order[4] = {3, 1, 2, 0};
+  uint64_t sizes[4], strides[3];
+  for (int i = 0; i < 4; ++i) {
+    int64_t n = empty && order[i] != 3 ? 1 : t.size[order[i]];
+    sizes[i] = uint64_t(n);
+    // A dimension of one is never stepped along; its stride may be anything, so it gets a valid
+    // one.
+    if (i)
+      strides[i - 1] = uint64_t(n <= 1 ? wide : t.stride[order[i]] * bytes);
+  }
+  const uint32_t box[4] = {uint32_t(128 / bytes), uint32_t(rows), 1, 1}, steps[4] = {1, 1, 1, 1};
+  const int type = element == schedule::ElementType::f16 ? mapFloat16 : mapBfloat16;
+  if (Result r = driver().encodeTiled(&map, type, 4, empty ? standIn : t.data, sizes, strides, box,
+                                      steps, interleaveNone, swizzle128B, promotion256B, fillZeros))
+    return driver().failed("describing a tensor to the copy engine", r);
+  return {};
+}
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Launching
+//===----------------------------------------------------------------------===//
+
+Or<int64_t> flash::cuda::multiprocessors(int ordinal, int major, int minor) {
+  Or<Device *> found = deviceOf(ordinal);
+  if (auto *failure = std::get_if<Failure>(&found))
+    return *failure;
+  const Device &device = *std::get<Device *>(found);
+  if (device.major != major || device.minor != minor)
+    return invalid("expected a device of compute capability " + std::to_string(major) + "." +
+                   std::to_string(minor) + ", device " + std::to_string(ordinal) + " has " +
+                   std::to_string(device.major) + "." + std::to_string(device.minor));
+  return int64_t(device.multiprocessors);
+}
+
+Or<void *> Loaded::functionOf(unsigned long long context) {
+  std::lock_guard<std::mutex> lock(mutex);
+  for (const Function &f : functions)
+    if (f.context == context)
+      return f.handle;
+  const Driver &d = driver();
+  char log[2048] = "";
+  int options[] = {jitErrorLog, jitErrorLogBytes};
+  void *values[] = {log, reinterpret_cast<void *>(sizeof log)};
+  void *module = nullptr, *function = nullptr;
+  // A module is never unloaded: its context may be gone by then, and takes it along.
+  if (Result r = d.moduleLoad(&module, image.c_str(), 2, options, values)) {
+    Failure failure = d.failed("loading the kernel", r);
+    if (*log)
+      failure.sentence += std::string(": ") + log;
+    return failure;
+  }
+  if (Result r = d.moduleFunction(&function, module, kernel.name.c_str()))
+    return d.failed("finding the kernel in its module", r);
+  if (Result r = d.functionAttribute(function, maxDynamicSharedBytes, int(kernel.sharedBytes)))
+    return d.failed("asking for the kernel's shared memory", r);
+  functions.push_back({context, function});
+  return function;
+}
+
+Outcome Loaded::launch(const Operands &operands, const Launch &launch) {
+  constexpr size_t most = 64, mostMaps = 8;
+  const int64_t bytes = schedule::elementBytes(element);
+  const size_t count = kernel.params.size();
+  const size_t maps = std::count_if(kernel.params.begin(), kernel.params.end(),
+                                    [](const Param &p) { return p.kind == Param::tensorMap; });
+  if (count > most || maps > mostMaps)
+    return internal("the kernel has more parameters than the launcher takes");
+  if (launch.blocks > std::numeric_limits<int>::max())
+    return invalid("the problem has " + std::to_string(launch.blocks) +
+                   " tiles, more than one launch holds; split the batch");
+  for (Operand operand : {Operand::q, Operand::k, Operand::v, Operand::o}) {
+    const FlashTensor *t = operands[operand];
+    if (!t || isEmpty(*t))
+      continue;
+    if (auto why = whyNotWide(operandName(operand), *t, bytes))
+      return invalid(*why);
+  }
+
+  Current current;
+  if (auto failure = current.enter(launch.device))
+    return failure;
+  Or<void *> function = functionOf(current.id);
+  if (auto *failure = std::get_if<Failure>(&function))
+    return *failure;
+
+  TensorMap map[mostMaps];
+  uint64_t values[most];
+  void *arguments[most];
+  size_t nextMap = 0;
+  auto put = [&](size_t at, auto value) {
+    static_assert(sizeof value <= sizeof values[0]);
+    std::memcpy(&values[at], &value, sizeof value);
+    arguments[at] = &values[at];
+  };
+  for (size_t i = 0; i < count; ++i) {
+    const Param &p = kernel.params[i];
+    const FlashTensor *t = operands[p.operand];
+    if (!t)
+      return invalid("the call has no " + std::string(operandName(p.operand)));
+    switch (p.kind) {
+    case Param::tensorMap:
+      if (auto failure = encode(map[nextMap], *t, element, p.rows, operands[Operand::q]->data))
+        return failure;
+      arguments[i] = &map[nextMap++];
+      break;
+    case Param::pointer:
+      put(i, t->data);
+      break;
+    case Param::size:
+      put(i, int32_t(t->size[p.dim]));
+      break;
+    case Param::stride:
+      put(i, t->stride[p.dim]);
+      break;
+    case Param::scale:
+      put(i, launch.scalars.scale);
+      break;
+    case Param::softcap:
+      put(i, launch.scalars.softcap);
+      break;
+    case Param::section:
+      put(i, int32_t(launch.section));
+      break;
+    }
+  }
+  LaunchConfig config{unsigned(launch.blocks),
+                      1,
+                      1,
+                      unsigned(kernel.threads),
+                      1,
+                      1,
+                      unsigned(kernel.sharedBytes),
+                      launch.stream,
+                      nullptr,
+                      0};
+  if (Result r = driver().launch(&config, std::get<void *>(function), arguments, nullptr))
+    return driver().failed("launching the kernel", r);
+  return {};
+}

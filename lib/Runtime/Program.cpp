@@ -1,0 +1,505 @@
+//===- Program.cpp - a compiled problem -----------------------------------===//
+#include "flash/Runtime/Program.h"
+
+#include "flash/Flash.h"
+#include "flash/Pipelines.h"
+#include "flash/Registration.h"
+#include "flash/Runtime/Assembler.h"
+#include "flash/Runtime/Ptx.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <link.h>
+
+using namespace flash;
+using llvm::StringRef;
+namespace json = llvm::json;
+
+//===----------------------------------------------------------------------===//
+// The build
+//===----------------------------------------------------------------------===//
+
+/// The build id among the notes of a segment, or nothing.
+static StringRef buildIdOf(StringRef notes) {
+  auto padded = [](size_t n) { return (n + 3) / 4 * 4; };
+  while (notes.size() >= sizeof(ElfW(Nhdr))) {
+    auto *note = reinterpret_cast<const ElfW(Nhdr) *>(notes.data());
+    StringRef rest = notes.drop_front(sizeof *note);
+    StringRef id = rest.drop_front(std::min(rest.size(), padded(note->n_namesz)));
+    if (note->n_type == NT_GNU_BUILD_ID && rest.starts_with("GNU"))
+      return id.take_front(note->n_descsz);
+    notes = id.drop_front(std::min(id.size(), padded(note->n_descsz)));
+  }
+  return {};
+}
+
+/// The linker's build id of the object that holds this function, in hexadecimal.
+static std::string readBuildId() {
+  std::string found;
+  auto visit = [](dl_phdr_info *object, size_t, void *into) {
+    auto address = reinterpret_cast<uintptr_t>(&readBuildId);
+    bool ours = false;
+    StringRef id;
+    for (int i = 0; i < object->dlpi_phnum; ++i) {
+      const ElfW(Phdr) &segment = object->dlpi_phdr[i];
+      uintptr_t start = object->dlpi_addr + segment.p_vaddr;
+      if (segment.p_type == PT_LOAD)
+        ours |= address - start < segment.p_memsz;
+      if (segment.p_type == PT_NOTE && id.empty())
+        id = buildIdOf({reinterpret_cast<const char *>(start), segment.p_memsz});
+    }
+    if (ours)
+      *static_cast<std::string *>(into) = llvm::toHex(id, /*LowerCase=*/true);
+    return int(ours);
+  };
+  dl_iterate_phdr(visit, &found);
+  return found;
+}
+
+const std::string &flash::buildId() {
+  static const std::string id = readBuildId();
+  return id;
+}
+
+//===----------------------------------------------------------------------===//
+// Compiling
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// An op on its way through the pipeline; what MLIR has to say is kept, not printed.
+class Compilation {
+public:
+  Compilation() : context(registry(), mlir::MLIRContext::Threading::DISABLED) {
+    context.getDiagEngine().registerHandler([this](mlir::Diagnostic &d) {
+      if (said.empty() && d.getSeverity() == mlir::DiagnosticSeverity::Error)
+        said = d.str();
+      return mlir::success();
+    });
+  }
+
+  /// The module of `text` after the pipeline, or what went wrong.
+  Outcome run(const std::string &text, const Request &request) {
+    module = mlir::parseSourceString<mlir::ModuleOp>(text, &context);
+    if (!module)
+      return failed(request);
+    PipelineOptions options;
+    options.target = std::string(schedule::targetName(request.problem.target));
+    setPasses(options, request.passes);
+    mlir::PassManager pm(&context);
+    if (request.problem.target == schedule::Target::cpu)
+      buildFlashToCPU(pm, options);
+    else
+      buildFlashToNVVM(pm, options);
+    if (mlir::failed(pm.run(*module)))
+      return failed(request);
+    return {};
+  }
+
+  Failure failed(const Request &request) const {
+    // What the planner accepted has to compile; only a plan by hand can still be at fault.
+    std::string sentence = said.empty() ? "the compiler failed without a word" : said;
+    return request.byHand.empty() ? internal(sentence) : invalid(sentence);
+  }
+
+  mlir::MLIRContext context;
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+
+private:
+  static const mlir::DialectRegistry &registry() {
+    static const mlir::DialectRegistry all = [] {
+      mlir::DialectRegistry r;
+      registerDialects(r);
+      registerTranslations(r);
+      return r;
+    }();
+    return all;
+  }
+  static void setPasses(PipelineOptions &options, const std::map<std::string, bool> &passes) {
+    auto set = [&](const char *name, auto &option) {
+      if (auto at = passes.find(name); at != passes.end())
+        option = at->second;
+    };
+    set("split_kv", options.splitKV);
+    set("order_work", options.orderWork);
+    set("skip_blocks", options.skipBlocks);
+    set("pipeline_loads", options.pipelineLoads);
+    set("split_roles", options.splitRoles);
+    set("overlap_softmax", options.overlapSoftmax);
+  }
+  std::string said;
+};
+
+json::Value jsonOf(mlir::Attribute attribute) {
+  if (auto text = llvm::dyn_cast<mlir::StringAttr>(attribute))
+    return text.getValue();
+  if (auto integer = llvm::dyn_cast<mlir::IntegerAttr>(attribute))
+    return integer.getInt();
+  if (auto array = llvm::dyn_cast<mlir::ArrayAttr>(attribute)) {
+    json::Array all;
+    for (mlir::Attribute each : array)
+      all.push_back(jsonOf(each));
+    return all;
+  }
+  json::Object object;
+  for (mlir::NamedAttribute field : llvm::dyn_cast<mlir::DictionaryAttr>(attribute))
+    object[field.getName().strref()] = jsonOf(field.getValue());
+  return object;
+}
+
+/// The kernels of a module: what a launcher has to know.
+json::Array kernelsOf(mlir::ModuleOp module) {
+  json::Array kernels;
+  module.walk([&](mlir::LLVM::LLVMFuncOp function) {
+    if (!function->hasAttr(mlir::NVVM::NVVMDialect::getKernelFuncAttrName()))
+      return;
+    json::Object kernel{{"name", function.getName()}};
+    for (StringRef field : {"threads", "shared_bytes", "params"})
+      if (mlir::Attribute value = function->getAttr(("flash." + field).str()))
+        kernel[field] = jsonOf(value);
+    kernels.push_back(std::move(kernel));
+  });
+  return kernels;
+}
+
+/// The kernels of a CPU program in the order in which they run.
+json::Array cpuKernelsOf(mlir::ModuleOp module) {
+  json::Array kernels;
+  for (auto function : module.getOps<mlir::func::FuncOp>())
+    if (function->hasAttr("flash.kernel"))
+      kernels.push_back(json::Object{{"name", function.getName()}});
+  return kernels;
+}
+
+std::string metadataOf(const Request &request, json::Array kernels) {
+  json::Object about{{"target", StringRef(schedule::targetName(request.problem.target))},
+                     {"plan", request.planText},
+                     {"kernels", std::move(kernels)}};
+  return llvm::formatv("{0:2}", json::Value(std::move(about))).str();
+}
+
+std::optional<cuda::Param> paramOf(const json::Object &entry) {
+  StringRef kind = entry.getString("kind").value_or(""), arg = entry.getString("arg").value_or("");
+  cuda::Param p;
+  p.dim = entry.getInteger("dim").value_or(0);
+  p.rows = entry.getInteger("rows").value_or(0);
+  if (arg == "scale" || arg == "softcap" || arg == "section") {
+    p.kind = arg == "scale"     ? cuda::Param::scale
+             : arg == "softcap" ? cuda::Param::softcap
+                                : cuda::Param::section;
+    return p;
+  }
+  auto operand = parseOperand(arg);
+  if (!operand)
+    return std::nullopt;
+  p.operand = *operand;
+  if (kind == "tensor_map")
+    p.kind = cuda::Param::tensorMap;
+  else if (kind == "pointer")
+    p.kind = cuda::Param::pointer;
+  else if (kind == "size")
+    p.kind = cuda::Param::size;
+  else if (kind == "stride")
+    p.kind = cuda::Param::stride;
+  else
+    return std::nullopt;
+  if (p.dim < 0 || p.dim >= FLASH_MAX_RANK)
+    return std::nullopt;
+  return p;
+}
+
+} // namespace
+
+Or<std::unique_ptr<Program>> Program::compile(const std::string &text) {
+  Or<Request> request = readRequest(text);
+  if (auto *failure = std::get_if<Failure>(&request))
+    return *failure;
+  std::unique_ptr<Program> program(new Program(std::move(std::get<Request>(request))));
+  program->mlir = opText(program->request);
+  if (Outcome failure = program->onGpu() ? program->compileForGpu() : program->compileForCpu())
+    return *failure;
+  return program;
+}
+
+Outcome Program::compileForGpu() {
+  Compilation compilation;
+  if (Outcome failure = compilation.run(mlir, request))
+    return failure;
+  metadata = metadataOf(request, kernelsOf(*compilation.module));
+  auto translated =
+      translateToPtx(*compilation.module, schedule::targetName(request.problem.target));
+  if (!translated)
+    return internal(llvm::toString(translated.takeError()));
+  ptx = std::move(*translated);
+  return readMetadata();
+}
+
+Outcome Program::compileForCpu() {
+  Compilation compilation;
+  if (Outcome failure = compilation.run(mlir, request))
+    return failure;
+  json::Array all = cpuKernelsOf(*compilation.module);
+  for (const json::Value &kernel : all)
+    cpuKernels.push_back(kernel.getAsObject()->getString("name")->str());
+  metadata = metadataOf(request, std::move(all));
+  auto made = CpuProgram::create(*compilation.module);
+  if (!made)
+    return internal(llvm::toString(made.takeError()));
+  cpu = std::move(*made);
+  return {};
+}
+
+Outcome Program::readMetadata() {
+  kernels.clear();
+  Failure broken = internal("the kernel's description is not one: " + metadata);
+  auto parsed = json::parse(metadata);
+  if (!parsed) {
+    llvm::consumeError(parsed.takeError());
+    return broken;
+  }
+  const json::Object *object = parsed->getAsObject();
+  const json::Array *all = object ? object->getArray("kernels") : nullptr;
+  if (!all || all->size() != 1)
+    return broken;
+  for (const json::Value &value : *all) {
+    const json::Object *entry = value.getAsObject();
+    const json::Array *params = entry ? entry->getArray("params") : nullptr;
+    if (!params)
+      return broken;
+    cuda::Kernel kernel;
+    kernel.name = entry->getString("name").value_or("").str();
+    kernel.threads = entry->getInteger("threads").value_or(0);
+    kernel.sharedBytes = entry->getInteger("shared_bytes").value_or(0);
+    for (const json::Value &each : *params) {
+      auto param = each.getAsObject() ? paramOf(*each.getAsObject()) : std::nullopt;
+      if (!param)
+        return broken;
+      kernel.params.push_back(*param);
+    }
+    kernels.push_back(std::move(kernel));
+  }
+  loadImage();
+  return {};
+}
+
+void Program::loadImage() {
+  loaded = std::make_unique<cuda::Loaded>(kernels.front(), cubin.empty() ? ptx : cubin,
+                                          request.problem.element);
+}
+
+Outcome Program::assemble() {
+  Assembler assembler = findAssembler();
+  if (!onGpu() || assembler.path.empty() || !cubin.empty())
+    return {};
+  Or<std::string> made =
+      flash::assemble(assembler, ptx, std::string(schedule::targetName(request.problem.target)));
+  if (auto *failure = std::get_if<Failure>(&made))
+    return *failure;
+  cubin = std::get<std::string>(made);
+  loadImage();
+  return {};
+}
+
+//===----------------------------------------------------------------------===//
+// Parts and blobs
+//===----------------------------------------------------------------------===//
+
+Or<std::string> Program::part(const std::string &name) const {
+  if (name == "mlir")
+    return mlir;
+  if (name == "plan")
+    return request.planText;
+  if (name == "metadata")
+    return metadata;
+  if (name == "ptx")
+    return ptx;
+  if (name == "cubin")
+    return cubin;
+  return invalid("a program has no part '" + name +
+                 "'; expected mlir, plan, metadata, ptx, cubin or blob");
+}
+
+// A blob is a line of JSON that says which build made it and how long each section is, and the
+// sections one behind the other.
+std::string Program::blob() const {
+  json::Array sizes;
+  for (const std::string *section : {&request.text, &metadata, &ptx, &cubin})
+    sizes.push_back(int64_t(section->size()));
+  std::string header;
+  llvm::raw_string_ostream(header)
+      << json::Value(json::Object{{"build", buildId()}, {"sizes", std::move(sizes)}}) << '\n';
+  return header + request.text + metadata + ptx + cubin;
+}
+
+Or<std::unique_ptr<Program>> Program::load(const std::string &blob) {
+  Failure broken = invalid("expected a program's blob made by this build");
+  auto [header, rest] = StringRef(blob).split('\n');
+  auto parsed = json::parse(header);
+  if (!parsed) {
+    llvm::consumeError(parsed.takeError());
+    return broken;
+  }
+  const json::Object *object = parsed->getAsObject();
+  const json::Array *sizes = object ? object->getArray("sizes") : nullptr;
+  if (!sizes || object->getString("build") != StringRef(buildId()) || sizes->size() != 4)
+    return broken;
+  std::string sections[4];
+  for (auto [section, size] : llvm::zip(sections, *sizes)) {
+    auto bytes = size.getAsInteger();
+    if (!bytes || *bytes < 0 || uint64_t(*bytes) > rest.size())
+      return broken;
+    section = rest.take_front(*bytes).str();
+    rest = rest.drop_front(*bytes);
+  }
+  Or<Request> request = readRequest(sections[0]);
+  if (!rest.empty() || std::holds_alternative<Failure>(request))
+    return broken;
+  std::unique_ptr<Program> program(new Program(std::move(std::get<Request>(request))));
+  program->mlir = opText(program->request);
+  program->metadata = sections[1];
+  program->ptx = sections[2];
+  program->cubin = sections[3];
+  // Machine code of the CPU stays in its process: there a blob saves the planning only.
+  if (program->onGpu() ? program->readMetadata() : program->compileForCpu())
+    return broken;
+  return program;
+}
+
+//===----------------------------------------------------------------------===//
+// Running
+//===----------------------------------------------------------------------===//
+
+/// The problem with a call's sizes, once all operands are there and agree.
+Or<schedule::Problem> Program::sized(const Operands &operands) const {
+  schedule::Problem p = request.problem;
+  auto need = [&](Operand operand, llvm::ArrayRef<int64_t> shape) -> Outcome {
+    std::string name(operandName(operand));
+    const FlashTensor *t = operands[operand];
+    if (!t)
+      return invalid("the call has no " + name);
+    if (t->rank != int64_t(shape.size()))
+      return invalid("expected " + name + " of rank " + std::to_string(shape.size()) +
+                     ", got rank " + std::to_string(t->rank));
+    for (auto [i, size] : llvm::enumerate(shape))
+      if (t->size[i] < 0 || t->size[i] > std::numeric_limits<int32_t>::max() ||
+          (size != schedule::unknown && t->size[i] != size))
+        return invalid("expected " + name + "'s size " + std::to_string(i) + " (" +
+                       std::to_string(t->size[i]) + ") to be " +
+                       (size == schedule::unknown ? "from 0 to 2^31 - 1" : std::to_string(size)));
+    const bool empty = llvm::is_contained(llvm::ArrayRef(t->size, t->rank), 0);
+    const bool rows = operand != Operand::lse && operand != Operand::sink;
+    const int64_t last = t->rank - 1;
+    if (rows && !empty && t->size[last] > 1 && t->stride[last] != 1)
+      return invalid("expected " + name + "'s last dimension to be contiguous, got stride " +
+                     std::to_string(t->stride[last]));
+    const int64_t bytes = rows ? schedule::elementBytes(p.element) : sizeof(float);
+    if (!empty && reinterpret_cast<uintptr_t>(t->data) % bytes)
+      return invalid("expected " + name + "'s address to be a multiple of its element's " +
+                     std::to_string(bytes) + " bytes");
+    if (!t->data && !empty)
+      return invalid("expected " + name + "'s data, got a null pointer");
+    return {};
+  };
+  const int64_t any = schedule::unknown, heads = request.plan.packGqa ? p.heads : any,
+                kvHeads = request.plan.packGqa ? p.kvHeads : any;
+  if (Outcome failure = need(Operand::q, {any, any, heads, p.headSize}))
+    return *failure;
+  const FlashTensor &q = *operands[Operand::q];
+  p.batch = q.size[0], p.lenQ = q.size[1], p.heads = q.size[2];
+  if (Outcome failure = need(Operand::k, {p.batch, any, kvHeads, p.headSize}))
+    return *failure;
+  const FlashTensor &k = *operands[Operand::k];
+  p.lenK = k.size[1], p.kvHeads = k.size[2];
+  for (auto [operand, shape] :
+       std::initializer_list<std::pair<Operand, llvm::SmallVector<int64_t>>>{
+           {Operand::v, {p.batch, p.lenK, p.kvHeads, p.headSizeV}},
+           {Operand::o, {p.batch, p.lenQ, p.heads, p.headSizeV}},
+           {Operand::lse, {p.batch, p.heads, p.lenQ}}})
+    if (Outcome failure = need(operand, shape))
+      return *failure;
+  if (p.sink)
+    if (Outcome failure = need(Operand::sink, {p.heads}))
+      return *failure;
+  if (auto why = schedule::whyNotProblem(p))
+    return invalid(*why);
+  return p;
+}
+
+Outcome Program::launch(const Operands &operands, FlashScalars scalars, int device, void *stream) {
+  if (!onGpu())
+    return invalid("expected a program for a GPU, this one is for the cpu; use flash_run");
+  Or<schedule::Problem> sizes = sized(operands);
+  if (auto *failure = std::get_if<Failure>(&sizes))
+    return *failure;
+  schedule::Problem &p = std::get<schedule::Problem>(sizes);
+  if (p.batch == 0 || p.lenQ == 0 || p.heads == 0)
+    return {};
+  // "sm_90a" is compute capability 9.0.
+  unsigned capability = 0;
+  StringRef name = schedule::targetName(p.target);
+  name.consume_front("sm_");
+  name.consumeInteger(10, capability);
+  Or<int64_t> sms = cuda::multiprocessors(device, capability / 10, capability % 10);
+  if (auto *failure = std::get_if<Failure>(&sms))
+    return *failure;
+  p.sms = std::get<int64_t>(sms);
+  cuda::Launch launch{schedule::gridOf(request.plan, p),
+                      schedule::workShapeOf(request.plan, p).section, scalars, device, stream};
+  return loaded->launch(operands, launch);
+}
+
+Outcome Program::run(const Operands &operands, FlashScalars scalars, int workers) {
+  if (onGpu())
+    return invalid("expected a program for the cpu, this one is for a GPU; use flash_launch");
+  if (workers < 1)
+    return invalid("expected at least 1 worker, got " + std::to_string(workers));
+  Or<schedule::Problem> sizes = sized(operands);
+  if (auto *failure = std::get_if<Failure>(&sizes))
+    return *failure;
+  const schedule::Problem &p = std::get<schedule::Problem>(sizes);
+  if (p.batch == 0 || p.lenQ == 0 || p.heads == 0)
+    return {};
+
+  std::vector<Argument> arguments;
+  for (const FlashTensor *t : operands.tensors)
+    if (t)
+      arguments.push_back(
+          {t->name,
+           Tensor{t->data, {t->size, t->size + t->rank}, {t->stride, t->stride + t->rank}}});
+  arguments.push_back({"scale", scalars.scale});
+  arguments.push_back({"softcap", scalars.softcap});
+  arguments.push_back({"section", schedule::workShapeOf(request.plan, p).section});
+
+  // Splits write f32 parts, which the second kernel joins.
+  std::vector<std::unique_ptr<float[]>> parts;
+  auto add = [&](Operand operand, std::initializer_list<int64_t> sizes) {
+    Tensor t{nullptr, sizes, {}};
+    int64_t elements = 1;
+    for (int64_t size : llvm::reverse(t.sizes)) {
+      t.strides.insert(t.strides.begin(), elements);
+      elements *= size;
+    }
+    parts.emplace_back(new (std::nothrow) float[elements]);
+    t.data = parts.back().get();
+    arguments.push_back({std::string(operandName(operand)), std::move(t)});
+  };
+  if (request.plan.splits > 1) {
+    add(Operand::oPartial, {request.plan.splits, p.batch, p.lenQ, p.heads, p.headSizeV});
+    add(Operand::lsePartial, {request.plan.splits, p.batch, p.heads, p.lenQ});
+    if (!parts[0] || !parts[1])
+      return internal("no memory for the parts of " + std::to_string(request.plan.splits) +
+                      " splits; use fewer");
+  }
+  for (const std::string &kernel : cpuKernels)
+    if (llvm::Error error = cpu->run(kernel, arguments, workers))
+      return internal(llvm::toString(std::move(error)));
+  return {};
+}

@@ -1,0 +1,315 @@
+//===- Request.cpp - a problem as text, and its plan ----------------------===//
+#include "flash/Runtime/Request.h"
+
+#include "flash/Planning.h"
+#include "mlir/AsmParser/AsmParser.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/MLIRContext.h"
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace flash;
+using llvm::StringRef;
+namespace json = llvm::json;
+
+//===----------------------------------------------------------------------===//
+// Reading
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// Reads the fields of an object; the first thing that is wrong is kept as a sentence.
+class Reader {
+public:
+  explicit Reader(const json::Object &object) : object(object) {}
+
+  std::optional<std::string> whyNot;
+
+  /// Leaves `into` alone where the field is missing or null.
+  template <class T> void read(StringRef field, T &into) {
+    const json::Value *value = take(field);
+    if (!value)
+      return;
+    if constexpr (std::is_same_v<T, bool>)
+      set(field, into, value->getAsBoolean(), "true or false", *value);
+    else if constexpr (std::is_same_v<T, std::string>)
+      set(field, into, value->getAsString(), "a string", *value);
+    else
+      set(field, into, value->getAsInteger(), "an integer", *value);
+  }
+  template <class Parse, class T>
+  void readName(StringRef field, T &into, Parse parse, StringRef choices) {
+    std::string name;
+    read(field, name);
+    auto found = parse(name);
+    if (found)
+      into = *found;
+    else
+      fail("expected " + field.str() + " to be " + choices.str() + ", got '" + name + "'");
+  }
+  const json::Value *take(StringRef field) {
+    known.push_back(field);
+    const json::Value *value = object.get(field);
+    return value && value->kind() != json::Value::Null ? value : nullptr;
+  }
+  template <class T, class U>
+  void set(StringRef field, T &into, std::optional<U> value, StringRef demand,
+           const json::Value &got) {
+    if (value)
+      into = T(*value);
+    else
+      wrong(field, demand, got);
+  }
+  void wrong(StringRef field, StringRef demand, const json::Value &got) {
+    std::string shown;
+    llvm::raw_string_ostream(shown) << got;
+    fail("expected " + field.str() + " to be " + demand.str() + ", got " + shown);
+  }
+  void fail(std::string sentence) {
+    if (!whyNot)
+      whyNot = std::move(sentence);
+  }
+  /// A misspelt field must not be ignored.
+  void finish() {
+    for (const auto &entry : object)
+      if (!llvm::is_contained(known, StringRef(entry.first)))
+        fail("a problem has no field '" + entry.first.str() + "'");
+  }
+
+private:
+  const json::Object &object;
+  std::vector<StringRef> known;
+};
+
+template <class Range, class Name> std::string choicesOf(const Range &range, Name name) {
+  std::string all;
+  for (auto each : range)
+    all += (all.empty() ? "" : ", ") + std::string(name(each));
+  return all;
+}
+
+const char *const passNames[] = {"split_kv",       "order_work",  "skip_blocks",
+                                 "pipeline_loads", "split_roles", "overlap_softmax"};
+
+void readPasses(Reader &reader, std::map<std::string, bool> &passes) {
+  const json::Value *value = reader.take("passes");
+  if (!value)
+    return;
+  const json::Object *object = value->getAsObject();
+  if (!object)
+    return reader.wrong("passes", "an object", *value);
+  for (const auto &entry : *object) {
+    StringRef name = entry.first;
+    auto on = entry.second.getAsBoolean();
+    if (!llvm::is_contained(passNames, name))
+      reader.fail("expected passes to name " + choicesOf(passNames, [](auto n) { return n; }) +
+                  ", got '" + name.str() + "'");
+    else if (!on)
+      reader.wrong("passes' " + name.str(), "true or false", entry.second);
+    else
+      passes[name.str()] = *on;
+  }
+}
+
+void readWindow(Reader &reader, schedule::MaskRequest &mask) {
+  const json::Value *value = reader.take("window");
+  if (!value)
+    return;
+  const json::Array *sides = value->getAsArray();
+  if (!sides || sides->size() != 2 || !(*sides)[0].getAsInteger() || !(*sides)[1].getAsInteger())
+    return reader.wrong("window", "two integers [left, right]", *value);
+  mask.left = *(*sides)[0].getAsInteger();
+  mask.right = *(*sides)[1].getAsInteger();
+}
+
+//===----------------------------------------------------------------------===//
+// Plans by hand
+//===----------------------------------------------------------------------===//
+
+/// A plan as text, parsed where nothing is printed.
+class HandPlan {
+public:
+  HandPlan() : context(mlir::MLIRContext::Threading::DISABLED) {
+    context.loadDialect<FlashDialect>();
+    context.getDiagEngine().registerHandler([this](mlir::Diagnostic &d) {
+      if (said.empty())
+        said = ": " + d.str();
+      return mlir::success();
+    });
+  }
+
+  Outcome parse(const std::string &text) {
+    plan = parsed(text);
+    if (plan)
+      return {};
+    return invalid("expected plan to be #flash.plan<...>, got '" + text + "'" + said);
+  }
+
+  schedule::PlanOverrides overrides() const { return overridesOf(plan); }
+
+  /// The plan with the fields of `decided` that it leaves out.
+  std::string completed(const std::string &decided) {
+    mlir::NamedAttrList fields(parsed(decided).getFields());
+    for (mlir::NamedAttribute field : plan.getFields())
+      fields.set(field.getName(), field.getValue());
+    std::string text;
+    llvm::raw_string_ostream(text)
+        << mlir::Attribute(PlanAttr::get(&context, fields.getDictionary(&context)));
+    return text;
+  }
+
+private:
+  PlanAttr parsed(const std::string &text) {
+    return llvm::dyn_cast_or_null<PlanAttr>(mlir::parseAttribute(text, &context));
+  }
+  mlir::MLIRContext context;
+  std::string said;
+  PlanAttr plan;
+};
+
+/// What the planner decided with the problem's sizes, which the op's types leave open; the other
+/// fields follow from what the op says, and flash-select-tiles writes them.
+std::string decidedText(const schedule::Plan &plan) {
+  std::string text;
+  llvm::raw_string_ostream(text) << "#flash.plan<tile = [" << plan.tileM << ", " << plan.tileN
+                                 << "], pack_gqa = " << (plan.packGqa ? "true" : "false")
+                                 << ", splits = " << plan.splits << ", order = \""
+                                 << StringRef(schedule::orderName(plan.order)) << "\">";
+  return text;
+}
+
+} // namespace
+
+Or<Request> flash::readRequest(const std::string &text) {
+  auto parsed = json::parse(text);
+  if (!parsed)
+    return invalid("expected a problem as JSON: " + llvm::toString(parsed.takeError()));
+  const json::Object *object = parsed->getAsObject();
+  if (!object)
+    return invalid("expected a problem as a JSON object");
+
+  Request r;
+  r.text = text;
+  schedule::Problem &p = r.problem;
+  Reader reader(*object);
+  reader.readName("target", p.target, schedule::parseTarget,
+                  choicesOf(schedule::allTargets, schedule::targetName));
+  reader.readName("element", p.element, schedule::parseElement,
+                  choicesOf(schedule::allElementTypes, schedule::elementName));
+  reader.read("head_size", p.headSize);
+  p.headSizeV = p.headSize;
+  reader.read("head_size_v", p.headSizeV);
+  reader.read("causal", p.mask.causal);
+  readWindow(reader, p.mask);
+  reader.read("chunk", p.mask.chunk);
+  reader.read("sink_tokens", p.mask.sinkTokens);
+  reader.read("softcap", p.softcap);
+  reader.read("sink", p.sink);
+  reader.read("batch", p.batch);
+  reader.read("heads", p.heads);
+  reader.read("kv_heads", p.kvHeads);
+  reader.read("len_q", p.lenQ);
+  reader.read("len_k", p.lenK);
+  reader.read("num_splits", p.numSplits);
+  reader.read("sms", p.sms);
+  if (const json::Value *pack = reader.take("pack_gqa"))
+    reader.set("pack_gqa", p.packGqa, pack->getAsBoolean(), "true or false", *pack);
+  reader.read("plan", r.byHand);
+  readPasses(reader, r.passes);
+  reader.finish();
+  if (reader.whyNot)
+    return invalid(*reader.whyNot);
+
+  if (auto why = schedule::whyNotProblem(p))
+    return invalid(*why);
+  std::optional<HandPlan> hand;
+  schedule::PlanOverrides overrides;
+  if (!r.byHand.empty()) {
+    if (Outcome failure = hand.emplace().parse(r.byHand))
+      return *failure;
+    overrides = hand->overrides();
+  }
+  auto planned = schedule::makePlan(p, overrides);
+  if (auto *refusal = std::get_if<schedule::Refusal>(&planned))
+    return refusal->kind == schedule::Refusal::invalid ? invalid(refusal->sentence)
+                                                       : notBuilt(refusal->sentence);
+  r.plan = std::get<schedule::Plan>(planned);
+  r.planText = decidedText(r.plan);
+  if (hand)
+    r.planText = hand->completed(r.planText);
+  return r;
+}
+
+//===----------------------------------------------------------------------===//
+// Writing
+//===----------------------------------------------------------------------===//
+
+static std::string maskText(const schedule::Mask &mask) {
+  std::string text = "#flash.mask<" + std::string(schedule::maskName(mask.kind));
+  auto add = [&](const char *name, int64_t value, int64_t none) {
+    if (value > none)
+      text += std::string(", ") + name + " = " + std::to_string(value);
+  };
+  if (mask.kind == schedule::MaskKind::local) {
+    add("left", mask.left, -1);
+    add("right", mask.right, -1);
+    add("chunk", mask.chunk, 0);
+    add("sink_tokens", mask.sinkTokens, 0);
+  }
+  return text + ">";
+}
+
+/// Heads are static only where the plan packs them: the group shapes the tile's rows.
+static std::string headsText(const Request &request, int64_t heads) {
+  return request.plan.packGqa ? std::to_string(heads) : "?";
+}
+
+std::string flash::keyOf(const Request &request) {
+  const schedule::Problem &p = request.problem;
+  const schedule::Plan &plan = request.plan;
+  std::string key;
+  llvm::raw_string_ostream os(key);
+  os << StringRef(schedule::targetName(p.target)) << ' '
+     << StringRef(schedule::elementName(p.element)) << " head " << p.headSize << ' ' << p.headSizeV
+     << ' ' << maskText(plan.mask) << " softcap " << p.softcap << " sink " << p.sink << " heads "
+     << headsText(request, p.heads) << ' ' << headsText(request, p.kvHeads) << ' '
+     << request.planText << " stages " << plan.stages << " consumers " << plan.consumers << ' '
+     << StringRef(schedule::splitByName(plan.splitBy)) << " registers " << plan.producerRegisters
+     << ' ' << plan.consumerRegisters << ' ' << plan.pvFromRegisters << " overlap " << plan.overlap
+     << " early " << plan.earlyWait << " transfer "
+     << StringRef(schedule::transferName(plan.transfer)) << " persistent " << plan.persistent
+     << " stealing " << plan.stealing;
+  for (const auto &[name, on] : request.passes)
+    os << ' ' << name << ' ' << on;
+  return key;
+}
+
+std::string flash::opText(const Request &request) {
+  const schedule::Problem &p = request.problem;
+  auto tensor = [&](int64_t heads, int64_t headSize) {
+    return "memref<?x?x" + headsText(request, heads) + "x" + std::to_string(headSize) + "x" +
+           std::string(schedule::elementName(p.element)) + ", strided<[?, ?, ?, 1], offset: ?>>";
+  };
+  std::string q = tensor(p.heads, p.headSize), k = tensor(p.kvHeads, p.headSize),
+              v = tensor(p.kvHeads, p.headSizeV), o = tensor(p.heads, p.headSizeV),
+              lse = "memref<?x" + headsText(request, p.heads) +
+                    "x?xf32, strided<[?, ?, ?], offset: ?>>",
+              sink = "memref<" + headsText(request, p.heads) + "xf32, strided<[?], offset: ?>>";
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  os << "func.func @" << kernelName << "(\n    %q: " << q << ",\n    %k: " << k
+     << ",\n    %v: " << v << ",\n    %o: " << o << ",\n    %lse: " << lse;
+  if (p.sink)
+    os << ",\n    %sink: " << sink;
+  os << ",\n    %scale: f32" << (p.softcap ? ", %softcap: f32" : "") << ") {\n"
+     << "  flash.attention %q, %k, %v";
+  if (p.sink)
+    os << " sink(%sink : " << sink << ")";
+  os << " scale %scale" << (p.softcap ? " softcap %softcap" : "") << "\n      outs(%o, %lse : " << o
+     << ", " << lse << ")\n      by " << maskText(request.plan.mask)
+     << "\n      {target = #flash.target<\"" << StringRef(schedule::targetName(p.target))
+     << "\">, plan = " << request.planText << "}\n      : " << q << ", " << k << ", " << v
+     << "\n  return\n}\n";
+  return text;
+}

@@ -1,0 +1,79 @@
+"""What is known of an array without looking at its elements: NumPy arrays, PyTorch tensors, and what DLPack brings on a
+GPU. PyTorch is never imported here; an array of its own brings it."""
+import sys
+
+import numpy as np
+
+ELEMENT = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float8_e4m3fn": "f8e4m3", "int32": "i32"}
+
+
+def is_torch(x):
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(x, torch.Tensor)
+
+
+def take(name, x):
+    """x as a NumPy array or PyTorch tensor, never copied; TypeError for anything else."""
+    if isinstance(x, np.ndarray) or is_torch(x):
+        return x
+    torch = sys.modules.get("torch")
+    if torch is not None and hasattr(x, "__dlpack__"):
+        return torch.from_dlpack(x)
+    raise TypeError(f"expected {name} to be a NumPy array or a PyTorch tensor, got {type(x).__name__}")
+
+
+def signature(x):
+    """Everything of x that a plan can depend on, hashable; None for None."""
+    if isinstance(x, np.ndarray):
+        return x.shape, x.strides, x.dtype
+    if is_torch(x):
+        return x.shape, x.stride(), x.dtype, x.device
+    return None if x is None else type(x)
+
+
+class Array:
+    """Shape, strides in elements, element type ("bf16", ...) and device ("cpu" or "cuda:0") of a named operand."""
+
+    def __init__(self, name, x):
+        self.name, self.shape = name, tuple(x.shape)
+        if isinstance(x, np.ndarray):
+            self.type, self.device, self.index = x.dtype.name, "cpu", 0
+            self.strides = tuple(s // x.itemsize for s in x.strides)
+            if not x.dtype.isnative or not x.flags.aligned or any(s % x.itemsize for s in x.strides):
+                raise ValueError(f"expected {name}'s elements in the machine's byte order and aligned to their size; copy it first")
+        else:
+            self.type, self.device, self.index = str(x.dtype).removeprefix("torch."), x.device.type, x.device.index or 0
+            self.strides = tuple(x.stride())
+            if x.layout != sys.modules["torch"].strided or self.device not in ("cpu", "cuda"):
+                raise TypeError(f"expected {name} to be a dense tensor on the CPU or a CUDA device, got {x.layout} on {x.device}")
+        self.element = ELEMENT.get(self.type)
+
+    @property
+    def place(self):
+        return f"{self.device}:{self.index}" if self.device == "cuda" else self.device
+
+
+def pointer(x):
+    return x.ctypes.data if isinstance(x, np.ndarray) else x.data_ptr()
+
+
+def empty(like, shape, float32=False):
+    """An uninitialised array where `like` lives, of its element type or of f32."""
+    if isinstance(like, np.ndarray):
+        return np.empty(shape, np.float32 if float32 else like.dtype)
+    torch = sys.modules["torch"]
+    return torch.empty(shape, dtype=torch.float32 if float32 else like.dtype, device=like.device)
+
+
+def stream(x):
+    """The caller's current CUDA stream on x's device, as an integer."""
+    return sys.modules["torch"].cuda.current_stream(x.device).cuda_stream
+
+
+def capability(x):
+    return sys.modules["torch"].cuda.get_device_capability(x.device)
+
+
+def values(x):
+    """The elements of a small integer array as a list; looks at the device if it lives there."""
+    return x.tolist()

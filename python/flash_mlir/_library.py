@@ -1,0 +1,139 @@
+"""libflashc.so through ctypes: structures, errors and programs. Nothing here looks at an array."""
+import ctypes
+import functools
+import importlib.util
+import os
+import pathlib
+
+MAX_RANK = 5
+
+
+class Bytes(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("size", ctypes.c_size_t)]
+
+
+class Tensor(ctypes.Structure):
+    """FlashTensor: sizes and strides in elements."""
+
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("data", ctypes.c_void_p),
+        ("rank", ctypes.c_int64),
+        ("size", ctypes.c_int64 * MAX_RANK),
+        ("stride", ctypes.c_int64 * MAX_RANK),
+    ]
+
+
+class Scalars(ctypes.Structure):
+    _fields_ = [("scale", ctypes.c_float), ("softcap", ctypes.c_float)]
+
+
+# FlashStatus of Flash.h, by number.
+ERRORS = {1: ValueError, 2: NotImplementedError, 3: RuntimeError}
+
+
+def _find():
+    here = pathlib.Path(__file__).resolve().parent
+    named = os.environ.get("FLASH_LIBRARY")
+    places = [named] if named else [here / "libflashc.so", here.parents[1] / "build" / "lib" / "libflashc.so"]
+    for place in places:
+        if os.path.exists(place):
+            return str(place)
+    raise ImportError(f"expected libflashc.so at {' or '.join(map(str, places))}; build it or set FLASH_LIBRARY")
+
+
+@functools.cache
+def library():
+    """The loaded library; ImportError says where it was looked for."""
+    lib = ctypes.CDLL(_find())
+    text, size, pointer = ctypes.c_char_p, ctypes.c_size_t, ctypes.c_void_p
+    into, tensors, scalars = ctypes.POINTER(Bytes), ctypes.POINTER(Tensor), ctypes.POINTER(Scalars)
+    program = ctypes.POINTER(pointer)
+    for name, arguments in {
+        "flash_key": [text, into],
+        "flash_explain": [text, ctypes.c_int, into],
+        "flash_ptxas": [text, into],
+        "flash_compile": [text, program, into],
+        "flash_assemble": [pointer, into],
+        "flash_program_text": [pointer, text, into],
+        "flash_program_load": [pointer, size, program, into],
+        "flash_run": [pointer, tensors, size, scalars, ctypes.c_int, into],
+        "flash_launch": [pointer, tensors, size, scalars, ctypes.c_int, pointer, into],
+    }.items():
+        function = getattr(lib, name)
+        function.argtypes, function.restype = arguments, ctypes.c_int
+    lib.flash_version.argtypes, lib.flash_version.restype = [], text
+    lib.flash_free.argtypes, lib.flash_free.restype = [pointer], None
+    lib.flash_program_free.argtypes, lib.flash_program_free.restype = [pointer], None
+    return lib
+
+
+def take(into):
+    """The bytes that the library handed over."""
+    data = ctypes.string_at(into.data, into.size) if into.data else b""
+    library().flash_free(into.data)
+    return data
+
+
+def call(name, *arguments):
+    """Calls flash_NAME and returns its bytes; its errors become Python's."""
+    into = Bytes()
+    status = getattr(library(), name)(*arguments, ctypes.byref(into))
+    if status == 0 and not into.data:
+        return b""
+    data = take(into)
+    if status:
+        raise ERRORS.get(status, RuntimeError)(data.decode())
+    return data
+
+
+@functools.cache
+def ptxas():
+    """Version of the assembler in use, "" where there is none (the driver compiles then)."""
+    version = call("flash_ptxas", None).decode()
+    if not version and not os.environ.get("FLASH_PTXAS"):
+        for package in ("nvidia.cuda_nvcc", "nvidia.cu13"):  # NVIDIA's wheels
+            try:
+                spec = importlib.util.find_spec(package)
+            except ImportError:
+                continue
+            for folder in spec.submodule_search_locations or [] if spec else []:
+                path = os.path.join(folder, "bin", "ptxas")
+                if os.access(path, os.X_OK):
+                    return call("flash_ptxas", path.encode()).decode()
+    return version
+
+
+class Program:
+    """A compiled problem: kernels for one target, launchable with any sizes that its plan covers."""
+
+    def __init__(self, handle):
+        self.handle = handle
+        self._free = library().flash_program_free
+
+    def __del__(self):
+        self._free(self.handle)
+
+    @classmethod
+    def compile(cls, problem):
+        """Compiles `problem` (JSON text), to a cubin too where ptxas is found. Errors: as flash_compile."""
+        ptxas()
+        handle = ctypes.c_void_p()
+        call("flash_compile", problem.encode(), ctypes.byref(handle))
+        program = cls(handle)
+        call("flash_assemble", handle)
+        return program
+
+    @classmethod
+    def load(cls, blob):
+        """The program that `blob` was made of; ValueError where the blob is not one."""
+        handle = ctypes.c_void_p()
+        call("flash_program_load", blob, len(blob), ctypes.byref(handle))
+        return cls(handle)
+
+    def part(self, what):
+        """Bytes of a part: "mlir", "plan", "ptx", "cubin", "metadata" or "blob"; empty where there is none."""
+        return call("flash_program_text", self.handle, what.encode())
+
+    def text(self, what):
+        return self.part(what).decode()

@@ -1,0 +1,6 @@
+"""Every test run has a kernel cache of its own, so that no test passes on yesterday's kernels."""
+import os
+import tempfile
+
+_folder = tempfile.TemporaryDirectory()
+os.environ["FLASH_CACHE_DIR"] = _folder.name

@@ -1,0 +1,83 @@
+/* A CUDA driver that launches nothing and remembers everything: what test_launch.py looks at. */
+#include <stdint.h>
+#include <string.h>
+
+typedef int CUresult;
+
+struct map { /* the arguments of one cuTensorMapEncodeTiled */
+  int type;
+  uint32_t rank;
+  void *address;
+  uint64_t sizes[5], strides[5];
+  uint32_t box[5], steps[5];
+  int interleave, swizzle, promotion, fill;
+};
+
+struct {
+  /* what a test may set */
+  int major, minor, multiprocessors;
+  void *context; /* the current one; 0: none */
+  int context_device;
+  unsigned long long context_id;
+  int parameters, parameter_bytes[64];
+  int fail_load;
+  /* what it may look at */
+  int loads, is_cubin, launches, pushes, pops, maps, shared_limit;
+  unsigned grid[3], block[3], shared;
+  void *stream;
+  unsigned char values[64][128];
+  struct map map[64];
+} fake = {9, 0, 132};
+
+CUresult cuInit(unsigned f) { return 0; }
+CUresult cuGetErrorString(CUresult r, const char **s) { return *s = "the fake driver refused", 0; }
+CUresult cuDeviceGet(int *d, int n) { return *d = n, n == 2 ? 101 : 0; }
+CUresult cuDeviceGetAttribute(int *v, int attribute, int device) {
+  *v = attribute == 75 ? fake.major : attribute == 76 ? fake.minor : attribute == 16 ? fake.multiprocessors : -1;
+  return 0;
+}
+CUresult cuCtxGetCurrent(void **c) { return *c = fake.context, 0; }
+CUresult cuCtxGetDevice(int *d) { return *d = fake.context_device, fake.context ? 0 : 201; }
+CUresult cuCtxGetId(void *c, unsigned long long *id) { return *id = fake.context_id, 0; }
+CUresult cuCtxPushCurrent_v2(void *c) { return fake.pushes++, 0; }
+CUresult cuCtxPopCurrent_v2(void **c) { return fake.pops++, 0; }
+CUresult cuDevicePrimaryCtxRetain(void **c, int device) { return *c = &fake, 0; }
+CUresult cuModuleLoadDataEx(void **m, const void *image, unsigned n, int *options, void **values) {
+  fake.loads++;
+  fake.is_cubin = memcmp(image, "\177ELF", 4) == 0;
+  if (fake.fail_load)
+    strcpy(values[0], "line 7: nonsense");
+  return *m = &fake, fake.fail_load ? 218 : 0;
+}
+CUresult cuModuleGetFunction(void **f, void *m, const char *name) { return *f = &fake, strcmp(name, "flash_attention") ? 500 : 0; }
+CUresult cuFuncSetAttribute(void *f, int attribute, int value) { return fake.shared_limit = value, attribute == 8 ? 0 : 1; }
+
+CUresult cuTensorMapEncodeTiled(uint64_t *into, int type, uint32_t rank, void *address, const uint64_t *sizes, const uint64_t *strides,
+                                const uint32_t *box, const uint32_t *steps, int interleave, int swizzle, int promotion, int fill) {
+  struct map *m = &fake.map[fake.maps];
+  *m = (struct map){.type = type, .rank = rank, .address = address, .interleave = interleave, .swizzle = swizzle, .promotion = promotion, .fill = fill};
+  for (uint32_t i = 0; i < rank; i++) {
+    m->sizes[i] = sizes[i], m->box[i] = box[i], m->steps[i] = steps[i];
+    if (i + 1 < rank)
+      m->strides[i] = strides[i];
+    if (!sizes[i] || (i + 1 < rank && (!strides[i] || strides[i] % 16)))
+      return 1; /* as the real one does */
+  }
+  into[0] = fake.maps++;
+  return 0;
+}
+
+struct config {
+  unsigned grid[3], block[3], shared;
+  void *stream, *attributes;
+  unsigned count;
+};
+CUresult cuLaunchKernelEx(const struct config *c, void *f, void **parameters, void **extra) {
+  fake.launches++;
+  memcpy(fake.grid, c->grid, sizeof c->grid);
+  memcpy(fake.block, c->block, sizeof c->block);
+  fake.shared = c->shared, fake.stream = c->stream;
+  for (int i = 0; i < fake.parameters; i++)
+    memcpy(fake.values[i], parameters[i], fake.parameter_bytes[i]);
+  return 0;
+}

@@ -1,0 +1,147 @@
+"""Bad arguments get a sentence that names the operand and both values, before anything is compiled."""
+import numpy as np
+import pytest
+
+import flash_mlir
+
+
+def array(*shape, dtype=np.float16):
+    return np.zeros(shape, dtype)
+
+
+def dense():
+    return dict(q=array(2, 8, 4, 64), k=array(2, 16, 2, 64), v=array(2, 16, 2, 64))
+
+
+def packed():
+    ends = np.array([0, 4, 8], np.int32)
+    return dict(q=array(8, 4, 64), k=array(8, 2, 64), v=array(8, 2, 64), cu_seqlens_q=ends, cu_seqlens_k=ends)
+
+
+def i32(*values):
+    return np.array(values, np.int32)
+
+
+REFUSED = [
+    ("k's head size", dense, dict(k=array(2, 16, 2, 32)), ValueError, ["k's head size (32)", "q's (64)"]),
+    ("v's length", dense, dict(v=array(2, 9, 2, 64)), ValueError, ["v's length (9)", "k's (16)"]),
+    ("v's heads", dense, dict(v=array(2, 16, 1, 64)), ValueError, ["v's heads (1)", "k's (2)"]),
+    ("batch", dense, dict(k=array(3, 16, 2, 64), v=array(3, 16, 2, 64)), ValueError, ["k's batch (3)", "q's (2)"]),
+    ("heads", dense, dict(q=array(2, 8, 3, 64)), ValueError, ["(3)", "(2)"]),
+    ("no heads", dense, dict(q=array(2, 8, 0, 64)), ValueError, ["q's heads (0)"]),
+    ("rank", dense, dict(q=array(8, 4, 64)), ValueError, ["q of rank 4", "rank 3"]),
+    ("element types", dense, dict(k=array(2, 16, 2, 64, dtype=np.float32)), TypeError, ["k's element type (f32)", "q's (f16)"]),
+    ("element type", dense, dict(q=array(2, 8, 4, 64, dtype=np.int8)), TypeError, ["q's element type", "int8"]),
+    ("byte order", dense, dict(q=array(2, 8, 4, 64, dtype=">f2")), ValueError, ["q", "byte order"]),
+    ("not an array", dense, dict(q=[1, 2]), TypeError, ["q", "list"]),
+    ("head size 12", dense, dict(q=array(1, 4, 1, 12), k=array(1, 4, 1, 12), v=array(1, 4, 1, 12)), ValueError, ["12"]),
+    ("head size 264", dense, dict(q=array(1, 4, 1, 264), k=array(1, 4, 1, 264), v=array(1, 4, 1, 264)), ValueError, ["264"]),
+    ("strided rows", dense, dict(q=array(2, 8, 4, 128)[..., ::2]), ValueError, ["q's last dimension", "contiguous", "2"]),
+    ("window", dense, dict(window=(-3, 0)), ValueError, ["window", "-3"]),
+    ("window's form", dense, dict(window=5), TypeError, ["window", "5"]),
+    ("causal and right", dense, dict(causal=True, window=(-1, 3)), ValueError, ["causal", "3"]),
+    ("chunk", dense, dict(attention_chunk=-1), ValueError, ["chunk", "-1"]),
+    ("sink tokens", dense, dict(sink_tokens=-1), ValueError, ["sink", "-1"]),
+    ("causal's type", dense, dict(causal="yes"), TypeError, ["causal", "str"]),
+    ("softcap", dense, dict(softcap=-1.0), ValueError, ["softcap", "-1"]),
+    ("scale 0", dense, dict(scale=0.0), ValueError, ["scale", "0"]),
+    ("scale NaN", dense, dict(scale=float("nan")), ValueError, ["scale", "nan"]),
+    ("scale's type", dense, dict(scale="1"), TypeError, ["scale", "str"]),
+    ("splits", dense, dict(num_splits=-1), ValueError, ["num_splits", "-1"]),
+    ("splits' type", dense, dict(num_splits=1.5), TypeError, ["num_splits", "float"]),
+    ("sink's length", dense, dict(sink=np.zeros(3, np.float32)), ValueError, ["sink", "4", "3"]),
+    ("sink's type", dense, dict(sink=np.zeros(4)), TypeError, ["sink", "float64"]),
+    ("out's shape", dense, dict(out=array(2, 8, 4, 32)), ValueError, ["out's shape", "32", "64"]),
+    ("out's type", dense, dict(out=array(2, 8, 4, 64, dtype=np.float32)), TypeError, ["out's element type", "f16", "float32"]),
+    ("out overlaps itself", dense, dict(out=np.lib.stride_tricks.as_strided(array(8, 4, 64), (2, 8, 4, 64), (0, 512, 128, 2))), ValueError, ["out", "apart"]),
+    ("target", dense, dict(target="sm_42"), ValueError, ["sm_42"]),
+    ("target without arrays there", dense, dict(target="sm_90a"), ValueError, ["sm_90a", "cpu"]),
+    ("unknown argument", dense, dict(causl=True), TypeError, ["causl"]),
+    ("descale without f8", dense, dict(q_descale=np.ones((2, 2), np.float32)), ValueError, ["q_descale", "f8"]),
+    ("cu_seqlens start", packed, dict(cu_seqlens_q=i32(1, 4, 8)), ValueError, ["cu_seqlens_q", "start at 0", "1"]),
+    ("cu_seqlens falls", packed, dict(cu_seqlens_k=i32(0, 5, 4)), ValueError, ["cu_seqlens_k", "4 after 5"]),
+    ("cu_seqlens past the end", packed, dict(cu_seqlens_q=i32(0, 4, 9)), ValueError, ["cu_seqlens_q", "9", "8"]),
+    ("cu_seqlens length", packed, dict(cu_seqlens_k=i32(0, 4, 6, 8)), ValueError, ["cu_seqlens_k", "(4)", "(3)"]),
+    ("cu_seqlens type", packed, dict(cu_seqlens_q=np.array([0, 4, 8])), TypeError, ["cu_seqlens_q", "int32", "int64"]),
+    ("only one cu_seqlens", packed, dict(cu_seqlens_k=None, k=array(2, 8, 2, 64), v=array(2, 8, 2, 64)), ValueError, ["cu_seqlens_k", "cu_seqlens_q"]),
+    ("a bad mask of packed sequences", packed, dict(window=(-3, 0)), ValueError, ["-3"]),
+    ("seqused", dense, dict(seqused_k=i32(16, 17)), ValueError, ["seqused_k", "17", "16"]),
+    ("seqused's length", dense, dict(seqused_q=i32(8)), ValueError, ["seqused_q", "2", "1"]),
+    ("pages without lengths", dense, dict(page_table=np.zeros((2, 1), np.int32)), ValueError, ["page_table", "seqused_k"]),
+    ("page table's batch", dense, dict(page_table=np.zeros((3, 1), np.int32), seqused_k=i32(1, 1)), ValueError, ["page_table's batch (3)", "(2)"]),
+    ("a length too long", dense, dict(max_seqlen_q=-1), ValueError, ["max_seqlen_q", "-1"]),
+]
+
+
+@pytest.mark.parametrize("base, change, error, words", [r[1:] for r in REFUSED], ids=[r[0] for r in REFUSED])
+def test_refused(base, change, error, words):
+    call = base() | change
+    with pytest.raises(error) as caught:
+        flash_mlir.attention(call.pop("q"), call.pop("k"), call.pop("v"), **call)
+    assert caught.type is error
+    missing = [w for w in words if w not in str(caught.value)]
+    assert not missing, caught.value
+
+
+def test_sentences_are_lower_case_without_full_stop():
+    for _, base, change, error, _ in REFUSED:
+        call = base() | change
+        if "causl" in call:  # Python's own sentence
+            continue
+        with pytest.raises(error) as caught:
+            flash_mlir.attention(call.pop("q"), call.pop("k"), call.pop("v"), **call)
+        assert str(caught.value)[0].islower() and not str(caught.value).endswith("."), caught.value
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        (packed(), "cu_seqlens"),
+        (dict(dense(), seqused_k=i32(1, 16)), "seqused"),
+        (dict(dense(), page_table=np.zeros((2, 1), np.int32), seqused_k=i32(1, 1)), "page_table"),
+    ],
+    ids=["packed", "seqused", "paged"],
+)
+def test_not_built_yet(change, words):
+    with pytest.raises(NotImplementedError, match=words):
+        flash_mlir.attention(change.pop("q"), change.pop("k"), change.pop("v"), **change)
+
+
+def test_kvcache_checks_before_it_says_what_is_not_built():
+    q, k, v = dense().values()
+    call = dict(k_new=array(2, 1, 2, 64), v_new=array(2, 1, 2, 64), seqused_k=i32(4, 4))
+    with pytest.raises(NotImplementedError, match="k_new"):
+        flash_mlir.attention_with_kvcache(q, k, v, **call)
+    with pytest.raises(NotImplementedError, match="kv_batch_idx"):
+        flash_mlir.attention_with_kvcache(q, array(5, 16, 2, 64), array(5, 16, 2, 64), kv_batch_idx=i32(4, 0))
+    for change, words in [
+        (dict(v_new=None), "v_new"),
+        (dict(k_new=array(2, 1, 2, 32)), "k_new's head size \\(32\\)"),
+        (dict(v_new=array(2, 3, 2, 64)), "v_new's length \\(3\\)"),
+        (dict(seqused_k=None), "seqused_k"),
+        (dict(rotary_cos=array(99, 32)), "rotary_sin"),
+        (dict(leftpad_k=i32(1, 2, 3)), "leftpad_k"),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            flash_mlir.attention_with_kvcache(q, k, v, **(call | change))
+
+
+def test_backward_checks_before_it_says_what_is_not_built():
+    q, k, v = dense().values()
+    lse = np.zeros((2, 4, 8), np.float32)
+    with pytest.raises(NotImplementedError, match="backward"):
+        flash_mlir.attention_backward(q, q, k, v, q, lse, causal=True)
+    with pytest.raises(ValueError, match="lse's shape"):
+        flash_mlir.attention_backward(q, q, k, v, q, lse[:, :, :4])
+    with pytest.raises(ValueError, match="do's shape"):
+        flash_mlir.attention_backward(q[:, :4], q, k, v, q, lse)
+
+
+def test_merge_checks_before_it_says_what_is_not_built():
+    o, lse = array(2, 8, 4, 64), np.zeros((2, 4, 8), np.float32)
+    with pytest.raises(NotImplementedError, match="merge"):
+        flash_mlir.merge(o, lse, o, lse)
+    with pytest.raises(ValueError, match="o2's shape"):
+        flash_mlir.merge(o, lse, o[:, :4], lse)
+    with pytest.raises(ValueError, match="lse2's shape"):
+        flash_mlir.merge(o, lse, o, lse[:, :2])

@@ -1,0 +1,242 @@
+"""The launcher against a driver that only remembers (fake_libcuda.c): no GPU, no toolkit."""
+import ctypes
+import json
+import pathlib
+import shutil
+import struct
+import subprocess
+
+import pytest
+
+from flash_mlir import _library as lib
+
+COMPILER = shutil.which("cc") or shutil.which("clang-22") or shutil.which("gcc")
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C compiler for the fake driver")
+
+BYTES = {"tensor_map": 128, "pointer": 8, "size": 4, "stride": 8, "scalar": 4, "index": 4}
+FORMAT = {"tensor_map": "<Q", "pointer": "<Q", "size": "<i", "stride": "<q", "scalar": "<f", "index": "<i"}
+Q, K, V, O, LSE = (0x7F0000000000 + 0x100000 * i for i in range(5))
+
+
+class Map(ctypes.Structure):
+    _fields_ = [("type", ctypes.c_int), ("rank", ctypes.c_uint32), ("address", ctypes.c_void_p), ("sizes", ctypes.c_uint64 * 5), ("strides", ctypes.c_uint64 * 5),
+                ("box", ctypes.c_uint32 * 5), ("steps", ctypes.c_uint32 * 5), ("interleave", ctypes.c_int), ("swizzle", ctypes.c_int), ("promotion", ctypes.c_int), ("fill", ctypes.c_int)]
+
+
+class Fake(ctypes.Structure):
+    _fields_ = [("major", ctypes.c_int), ("minor", ctypes.c_int), ("multiprocessors", ctypes.c_int), ("context", ctypes.c_void_p), ("context_device", ctypes.c_int),
+                ("context_id", ctypes.c_ulonglong), ("parameters", ctypes.c_int), ("parameter_bytes", ctypes.c_int * 64), ("fail_load", ctypes.c_int),
+                ("loads", ctypes.c_int), ("is_cubin", ctypes.c_int), ("launches", ctypes.c_int), ("pushes", ctypes.c_int), ("pops", ctypes.c_int), ("maps", ctypes.c_int),
+                ("shared_limit", ctypes.c_int), ("grid", ctypes.c_uint * 3), ("block", ctypes.c_uint * 3), ("shared", ctypes.c_uint), ("stream", ctypes.c_void_p),
+                ("values", (ctypes.c_ubyte * 128) * 64), ("map", Map * 64)]
+
+
+@pytest.fixture(scope="session")
+def driver(tmp_path_factory):
+    """Loaded under libcuda's name, so that the library's own dlopen finds it."""
+    path = tmp_path_factory.mktemp("cuda") / "libcuda.so.1"
+    source = pathlib.Path(__file__).with_name("fake_libcuda.c")
+    subprocess.run([COMPILER, "-shared", "-fPIC", "-w", "-Wl,-soname,libcuda.so.1", "-o", path, source], check=True)
+    return Fake.in_dll(ctypes.CDLL(path, ctypes.RTLD_GLOBAL), "fake")
+
+
+@pytest.fixture
+def fake(driver):
+    driver.context, driver.context_device, driver.context_id = 1, 0, 7
+    driver.fail_load = driver.loads = driver.launches = driver.pushes = driver.pops = driver.maps = 0
+    return driver
+
+
+def compiled(**options):
+    handle = ctypes.c_void_p()
+    problem = dict(target="sm_90a", element="bf16", head_size=128, **options)
+    lib.call("flash_compile", json.dumps(problem).encode(), ctypes.byref(handle))
+    return lib.Program(handle)
+
+
+@pytest.fixture(scope="session")
+def shared_program():
+    return compiled()
+
+
+@pytest.fixture
+def program(shared_program):
+    return lib.Program.load(shared_program.part("blob"))  # nothing is loaded into a context yet
+
+
+def row_major(shape):
+    strides = [1]
+    for n in reversed(shape[1:]):
+        strides.insert(0, strides[0] * n)
+    return strides
+
+
+def tensor(name, data, shape, strides=None):
+    t = lib.Tensor(name=name, data=data, rank=len(shape))
+    t.size[: len(shape)], t.stride[: len(shape)] = shape, strides or row_major(shape)
+    return t
+
+
+def call(b=2, sq=300, sk=500, hq=4, hkv=2, d=128):
+    return [tensor(b"q", Q, (b, sq, hq, d)), tensor(b"k", K, (b, sk, hkv, d)), tensor(b"v", V, (b, sk, hkv, d)), tensor(b"o", O, (b, sq, hq, d)), tensor(b"lse", LSE, (b, hq, sq))]
+
+
+def launch(program, tensors, device=0):
+    lib.call("flash_launch", program.handle, (lib.Tensor * len(tensors))(*tensors), len(tensors), lib.Scalars(0.25, 3.0), device, 0x1234)
+
+
+def launched(fake, program, tensors, **options):
+    """Launches; yields the kernel's description and each parameter as it arrived."""
+    (kernel,) = json.loads(program.text("metadata"))["kernels"]
+    fake.parameters = len(kernel["params"])
+    for i, p in enumerate(kernel["params"]):
+        fake.parameter_bytes[i] = BYTES[p["kind"]]
+    launch(program, tensors, **options)
+    values = [struct.unpack_from(FORMAT[p["kind"]], bytes(fake.values[i]))[0] for i, p in enumerate(kernel["params"])]
+    return kernel, list(zip(kernel["params"], values))
+
+
+def test_every_parameter_arrives(fake, program):
+    tensors = call()
+    by_name = {t.name.decode(): t for t in tensors}
+    kernel, parameters = launched(fake, program, tensors)
+    assert fake.launches == 1 and fake.stream == 0x1234
+    assert list(fake.block) == [kernel["threads"], 1, 1] and fake.shared == fake.shared_limit == kernel["shared_bytes"]
+    assert fake.grid[0] == 24  # 2 x 4 heads x ceil(300 / 128) tiles, fewer than multiprocessors
+    for p, value in parameters:
+        t = by_name.get(p["arg"])
+        if p["kind"] == "pointer":
+            assert value == t.data
+        elif p["kind"] == "size":
+            assert value == t.size[p["dim"]]
+        elif p["kind"] == "stride":
+            assert value == t.stride[p["dim"]]
+        elif p["kind"] == "scalar":
+            assert value == {"scale": 0.25, "softcap": 3.0}[p["arg"]]
+        elif p["kind"] == "tensor_map":
+            m = fake.map[value]
+            b, s, h, d = t.size[:4]
+            assert (m.type, m.rank, m.address) == (9, 4, t.data)
+            assert list(m.sizes[:4]) == [d, s, h, b]
+            assert list(m.strides[:3]) == [2 * t.stride[1], 2 * t.stride[2], 2 * t.stride[0]]
+            assert list(m.box[:4]) == [64, p["rows"], 1, 1]
+            assert list(m.steps[:4]) == [1, 1, 1, 1]
+            assert (m.interleave, m.swizzle, m.promotion, m.fill) == (0, 3, 3, 0)
+    assert {p["arg"] for p, _ in parameters if p["kind"] == "tensor_map"} >= {"k", "v"}
+
+
+def test_a_persistent_grid_is_no_larger_than_the_device(fake, program):
+    fake.multiprocessors, before = 5, fake.multiprocessors
+    launch(program, call(b=3), device=4)  # a device that was not asked about yet
+    fake.multiprocessors = before
+    assert fake.grid[0] == 5
+
+
+def test_no_keys(fake, program):
+    _, parameters = launched(fake, program, call(sk=0))
+    assert fake.launches == 1
+    for p, value in parameters:
+        if p["kind"] == "tensor_map" and p["arg"] in "kv":
+            assert fake.map[value].address == Q and list(fake.map[value].sizes[1:4]) == [1, 1, 1]
+        if p["kind"] == "size" and p["arg"] in "kv" and p["dim"] == 1:
+            assert value == 0
+
+
+def test_no_queries_no_launch(fake, program):
+    launch(program, call(sq=0))
+    launch(program, call(b=0))
+    assert fake.launches == fake.loads == 0
+
+
+def test_a_module_is_loaded_once_a_context(fake, program):
+    for _ in range(3):
+        launch(program, call())
+    assert (fake.loads, fake.launches, fake.is_cubin) == (1, 3, 0)
+    fake.context_id = 8
+    launch(program, call())
+    launch(program, call())
+    assert fake.loads == 2
+
+
+def test_a_cubin_is_preferred(fake, program):
+    if not lib.ptxas():
+        pytest.skip("no ptxas")
+    lib.call("flash_assemble", program.handle)
+    launch(program, call())
+    assert fake.is_cubin
+
+
+def test_without_a_current_context_it_takes_the_primary_one(fake, program):
+    fake.context = 0
+    launch(program, call())
+    assert (fake.pushes, fake.pops, fake.launches) == (1, 1, 1)
+
+
+def test_another_devices_context_is_left_alone(fake, program):
+    launch(program, call(), device=1)
+    assert (fake.pushes, fake.pops, fake.launches) == (1, 1, 1)
+
+
+def moved(name, data=None, stride=None, **sizes):
+    tensors = call(**sizes)
+    for t in tensors:
+        if t.name == name:
+            t.data = data or t.data
+            if stride:
+                t.stride[stride[0]] = stride[1]
+    return tensors
+
+
+@pytest.mark.parametrize(
+    "tensors, words",
+    [
+        (moved(b"q", data=Q + 8), "q's address"),
+        (moved(b"o", data=O + 2), "o's address"),
+        (moved(b"k", stride=(1, 257)), "k's stride 1 \\(514 bytes\\)"),
+        (moved(b"v", stride=(0, 1 << 40)), "v's stride 0"),
+        (moved(b"v", stride=(3, 2)), "v's last dimension"),
+        (moved(b"lse", data=LSE + 2), "lse's address"),
+        (call()[:3], "no o"),
+        (call() + [tensor(b"x", Q, (1,))], "'x'"),
+        (call(d=64), "q's size 3 \\(64\\)"),
+        (call(hq=3), "q's heads \\(3\\)"),
+        (call()[:1] + call(b=1)[1:], "k's size 0 \\(1\\)"),
+        (call()[:4] + [tensor(b"lse", LSE, (2, 4, 299))], "lse's size 2 \\(299\\)"),
+    ],
+)
+def test_refused(fake, program, tensors, words):
+    with pytest.raises(ValueError, match=words):
+        launch(program, tensors)
+    assert fake.launches == 0
+
+
+def test_a_stride_that_is_never_used_does_not_matter(fake, program):
+    launch(program, moved(b"q", stride=(0, 3), b=1))
+    assert fake.launches == 1
+
+
+def test_another_machine_is_refused(fake, program):
+    fake.major, fake.minor = 8, 0
+    try:
+        with pytest.raises(ValueError, match="9.0, device 3 has 8.0"):
+            launch(program, call(), device=3)
+    finally:
+        fake.major, fake.minor = 9, 0
+
+
+def test_what_the_driver_says_is_passed_on(fake, program):
+    fake.fail_load = 1
+    with pytest.raises(RuntimeError, match="line 7: nonsense"):
+        launch(program, call())
+
+
+def test_a_device_that_is_not_there(fake, program):
+    with pytest.raises(RuntimeError, match="the fake driver refused"):
+        launch(program, call(), device=2)
+
+
+def test_a_cpu_program_is_refused(fake):
+    handle = ctypes.c_void_p()
+    lib.call("flash_compile", b'{"target": "cpu", "element": "f32", "head_size": 64}', ctypes.byref(handle))
+    with pytest.raises(ValueError, match="flash_run"):
+        launch(lib.Program(handle), call(d=64))

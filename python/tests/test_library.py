@@ -1,0 +1,76 @@
+"""The C API by itself: misuse, silence, load time."""
+import ctypes
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from flash_mlir import _library as lib
+
+
+def compile_problem(problem):
+    handle = ctypes.c_void_p()
+    lib.call("flash_compile", problem, ctypes.byref(handle))
+    return lib.Program(handle)
+
+
+@pytest.mark.parametrize(
+    "problem, words",
+    [
+        (b"", "JSON"),
+        (b"[1]", "object"),
+        (b'{"target": "cpu", "element": "bf16", "head_size": 64, "tile": 3}', "tile"),
+        (b'{"target": "cpu", "element": "bf16", "head_size": "64"}', "head_size"),
+        (b'{"target": "cpu", "element": "bf16", "head_size": 64, "window": [1]}', "window"),
+        (b'{"target": "cpu", "element": "bf17", "head_size": 64}', "bf17"),
+        (b'{"target": "cpu", "element": "bf16", "head_size": 64, "passes": {"odd": true}}', "odd"),
+        (b'{"target": "cpu", "element": "bf16", "head_size": 64, "len_q": -7}', "-7"),
+    ],
+)
+def test_problems_that_are_none(problem, words):
+    with pytest.raises(ValueError, match=words):
+        lib.call("flash_key", problem)
+    with pytest.raises(ValueError, match=words):
+        compile_problem(problem)
+
+
+def test_null_pointers_are_refused():
+    into = lib.Bytes()
+    for name, arguments in (("flash_key", (None,)), ("flash_compile", (b"{}", None)), ("flash_assemble", (None,)), ("flash_program_text", (None, b"ptx")), ("flash_run", (None, None, 0, None, 1))):
+        assert getattr(lib.library(), name)(*arguments, ctypes.byref(into)) == 1
+        assert b"null" in lib.take(into)
+    lib.library().flash_program_free(None)
+    lib.library().flash_free(None)
+
+
+def test_sizes_do_not_enter_the_key_beyond_the_plan():
+    key = lambda **sizes: lib.call("flash_key", __import__("json").dumps(dict(target="sm_90a", element="bf16", head_size=128, causal=True, heads=8, kv_heads=8, **sizes)).encode())
+    assert key(batch=4, len_q=4096, len_k=4096) == key(batch=2, len_q=2048, len_k=4097)
+    assert key(batch=4, len_q=4096, len_k=4096) != key(batch=4, len_q=4096, len_k=4096, softcap=True)
+
+
+def test_a_fresh_process_loads_it_quickly_and_hears_nothing():
+    script = "import ctypes, sys, time; t = time.perf_counter(); ctypes.CDLL(sys.argv[1]).flash_version(); sys.exit(int(1000 * (time.perf_counter() - t)) > 300)"
+    run = subprocess.run([sys.executable, "-c", script, lib.library()._name], capture_output=True)
+    assert (run.returncode, run.stdout, run.stderr) == (0, b"", b"")
+
+
+def test_it_exports_flash_names_only_and_needs_little():
+    names = subprocess.run(["nm", "-D", "--defined-only", lib.library()._name], capture_output=True, text=True, check=True).stdout.split()[2::3]
+    assert names and all(n.split("@")[0].startswith(("flash_", "FLASHC")) for n in names), names
+    needed = subprocess.run(["readelf", "-d", lib.library()._name], capture_output=True, text=True, check=True).stdout
+    libraries = {line.split("[")[1].split("]")[0] for line in needed.splitlines() if "NEEDED" in line}
+    assert libraries <= {"libc.so.6", "libm.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2"}, libraries
+
+
+def test_ptxas_can_be_hidden():
+    script = "from flash_mlir import _library; print(repr(_library.call('flash_ptxas', None)))"
+    env = dict(os.environ, FLASH_PTXAS="none", PYTHONPATH=os.pathsep.join(sys.path))
+    assert subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=True).stdout.strip() == "b''"
+
+
+def test_a_program_that_is_no_assembler_is_refused():
+    with pytest.raises(ValueError, match="ptxas"):
+        lib.call("flash_ptxas", b"/bin/true")
