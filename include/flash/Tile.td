@@ -15,6 +15,7 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 def Tile_Dialect : Dialect {
   let name = "flash_tile";
   let cppNamespace = "::flash::tile";
+  let dependentDialects = ["::flash::FlashDialect"]; // the mask
   let summary = "How one block of an attention kernel works, without naming hardware";
   let description = [{
     Fragments are SSA values, shared memory is rings, everything else is upstream. Asynchrony is a type: `mma`

@@ -108,10 +108,12 @@ LogicalResult ViewOp::verify() {
   return hasGroup(*this, getGroup());
 }
 LogicalResult RingOp::verify() {
-  if (getWriters() < 1 || getReleases() < 1)
-    return emitOpError() << "needs positive writers and releases, has " << getWriters() << " and "
-                         << getReleases();
-  if (getOffset().value_or(0) < 0 || getBarriers().value_or(0) < 0)
+  int64_t writers = getWriters(), releases = getReleases();
+  if (writers < 1 || releases < 1)
+    return emitOpError() << "needs positive writers and releases, has " << writers << " and "
+                         << releases;
+  int64_t offset = getOffset().value_or(0), barriers = getBarriers().value_or(0);
+  if (offset < 0 || barriers < 0)
     return emitOpError("needs offset and barriers of at least 0");
   return success();
 }

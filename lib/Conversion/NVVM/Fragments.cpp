@@ -98,8 +98,8 @@ Value Fragments::splat(B &b, VectorType type, Value scalar) {
 //===----------------------------------------------------------------------===//
 
 static Value join(B &b, Value x, Value y, bool isMax) {
-  if (isMax)
-    return arith::MaxNumFOp::create(b, x, y);
+  if (isMax) // not arith's: arith-expand would make a comparison and a selection of it
+    return LLVM::MaxNumOp::create(b, x, y);
   return arith::AddFOp::create(b, x, y);
 }
 
@@ -261,7 +261,7 @@ Fragments::Step Fragments::softmaxStep(B &b, tile::SoftmaxStepOp::Adaptor in) {
   Value cColumn = splat(b, column, c);
   Value mNext = joinQuad(b, reduce(b, s, groups, /*isMax=*/true), /*isMax=*/true);
   if (!isFirst)
-    mNext = arith::MaxNumFOp::create(b, m, mNext);
+    mNext = LLVM::MaxNumOp::create(b, m, mNext);
   // Measured against 0, the scores of a row without a key give p = 0.
   Value reference =
       arith::SelectOp::create(b, hasKey(b, mNext), mNext, constant(b, column, 0));
@@ -271,7 +271,7 @@ Fragments::Step Fragments::softmaxStep(B &b, tile::SoftmaxStepOp::Adaptor in) {
   if (isFirst)
     return {p, mNext, sum, constant(b, column, 1)};
   // The initial maximum is -inf, which a scale of 0 would turn into NaN.
-  Value before = arith::MaxNumFOp::create(b, m, constant(b, column, kMaskValue));
+  Value before = LLVM::MaxNumOp::create(b, m, constant(b, column, kMaskValue));
   Value alpha = exp2(b, fma(b, before, cColumn, shift));
   return {p, mNext, fma(b, alpha, l, sum), alpha};
 }
@@ -304,7 +304,7 @@ Fragments::Final Fragments::finalize(B &b, tile::FinalizeOp op, tile::FinalizeOp
     }
     Value sink = arith::MulFOp::create(b, logits, constant(b, column, kLog2e));
     Value seen = arith::SelectOp::create(b, hasKey(b, m), top, least);
-    top = arith::MaxNumFOp::create(b, seen, arith::MaxNumFOp::create(b, sink, least));
+    top = LLVM::MaxNumOp::create(b, seen, LLVM::MaxNumOp::create(b, sink, least));
     factor = exp2(b, arith::SubFOp::create(b, seen, top));
     total = fma(b, total, factor, exp2(b, arith::SubFOp::create(b, sink, top)));
   }

@@ -74,7 +74,7 @@ func.func @masks(%m: !lse {flash.arg = "lse"}, %f: f32 {flash.arg = "f"}, %row: 
 
 // The maximum is joined in the quad at once, the sum by finalize; a first step has no factor.
 // CHECK-LABEL: llvm.func @softmax(
-// CHECK:         arith.maxnumf %{{.*}} : vector<4xf32>
+// CHECK:         llvm.intr.maxnum(%{{.*}}) : (vector<4xf32>, vector<4xf32>) -> vector<4xf32>
 // CHECK-COUNT-4: nvvm.shfl.sync  bfly
 // CHECK:         arith.cmpf ogt, %{{.*}} : vector<2xf32>
 // CHECK:         llvm.intr.exp2(%{{.*}}) : (vector<8xf32>) -> vector<8xf32>

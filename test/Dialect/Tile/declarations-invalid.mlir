@@ -44,8 +44,8 @@ func.func @f(%m: memref<?x?x?x64xf16>) {
 }
 // -----
 func.func @f() {
-  // expected-error @below {{needs positive writers and releases, has 0 and 1}}
-  %r = flash_tile.ring "k" {writers = 0} : <2x4x64xf16>
+  // expected-error @below {{needs positive writers and releases, has -1 and 1}}
+  %r = flash_tile.ring "k" {writers = -1} : <2x4x64xf16>
   return
 }
 // -----
@@ -119,7 +119,7 @@ func.func @f(%i: index) {
 }
 // -----
 func.func @f(%i: index) {
-  // expected-error @below {{'body' failed to verify constraint: region with 1 blocks}}
+  // expected-error @below {{region #0 ('body') failed to verify constraint: region with 1 blocks}}
   flash_tile.for_work "single"(%i, %i, %i, %i) {
   }
   return

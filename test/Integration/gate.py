@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+"""The gate that needs no GPU: every SM90 tile row, for every mask, through flash-compile and ptxas.
+
+A kernel fails on a spill inside a loop (bytes spilled outside are listed), on any "Potential
+Performance Loss" of ptxas (serialised products, ignored setmaxnreg), and where it takes more shared
+memory or registers than its plan. Prints a line a kernel and at last `N passed, M failed`.
+"""
+
+import argparse
+import concurrent.futures
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import sass
+
+HEADS = [(64, 64), (96, 96), (128, 128), (192, 192), (192, 128), (256, 256), (64, 256), (64, 512)]
+MASKS = {
+    "dense": "dense",
+    "causal": "causal",
+    "local": "local, left = 256, right = 0",
+    "band": "local, left = 100, right = 100",
+    "chunk": "local, left = 256, right = 0, chunk = 512, sink_tokens = 4",
+}
+REGISTERS_PER_SM = 65536  # all that a block's roles may hold together
+SHARED_BYTES = 232448  # of one block
+
+
+def cases():
+    """(head size, head size of V, mask, element type, softcap, sink) of every kernel."""
+    for d, dv in HEADS:
+        for mask in MASKS:
+            yield d, dv, mask, "bf16", False, False
+        yield d, dv, "dense", "f16", False, False
+        yield d, dv, "causal", "f16", True, True
+        yield d, dv, "local", "bf16", True, True
+        yield d, dv, "causal", "bf16", False, True
+    yield 40, 72, "causal", "bf16", False, False  # padded
+
+
+def name_of(case):
+    d, dv, mask, element, softcap, sink = case
+    return f"{d}x{dv} {mask} {element}" + (" softcap" if softcap else "") + (" sink" if sink else "")
+
+
+def op_text(d, dv, mask, element, softcap, sink):
+    """The attention op over memrefs of any strides, as a module."""
+
+    def memref(cols):
+        return f"memref<?x?x?x{cols}x{element}, strided<[?, ?, ?, 1], offset: ?>>"
+
+    lse, logits = "memref<?x?x?xf32, strided<[?, ?, ?], offset: ?>>", "memref<?xf32, strided<[?], offset: ?>>"
+    args = f"%q: {memref(d)}, %k: {memref(d)}, %v: {memref(dv)}, %o: {memref(dv)}, %lse: {lse}, %scale: f32"
+    args += ", %cap: f32" if softcap else ""
+    args += f", %sink: {logits}" if sink else ""
+    extra = (f"sink(%sink : {logits}) " if sink else "") + "scale %scale " + ("softcap %cap " if softcap else "")
+    return f"""func.func @attention({args}) {{
+  flash.attention %q, %k, %v {extra}outs(%o, %lse : {memref(dv)}, {lse}) by #flash.mask<{MASKS[mask]}>
+      {{target = #flash.target<"sm_90a">}} : {memref(d)}, {memref(d)}, {memref(dv)}
+  return
+}}
+"""
+
+
+def run(command, text=None):
+    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=120)
+    if done.returncode:
+        raise RuntimeError(f"{Path(command[0]).name}: {(done.stderr or done.stdout).strip().splitlines()[0]}")
+    return done.stdout + done.stderr
+
+
+def over_plan(ptx, plan, log):
+    """What a kernel takes beyond its plan, as sentences."""
+    threads = int(re.search(r"\.maxntid (\d+)", ptx)[1])
+    shared = int(re.search(r"flash\.shared_bytes = (\d+)", plan)[1])
+    planned = [int(x) for x in re.findall(r"#flash_tile\.role<[^>]*registers = (\d+)", plan)]
+    launched = int(re.search(r"Used (\d+) registers", log)[1])
+    if shared > SHARED_BYTES:
+        yield f"{shared} bytes of shared memory"
+    if launched * threads > REGISTERS_PER_SM:
+        yield f"{launched} registers in {threads} threads"
+    if len(planned) == 2:  # producer, consumer
+        if 128 * planned[0] + (threads - 128) * planned[1] > REGISTERS_PER_SM:
+            yield f"{planned} registers in {threads} threads"
+        written = [int(x) for x in re.findall(r"setmaxnreg\.\w+\.sync\.aligned\.u32\s+(\d+)", ptx)]
+        if sorted(written) != sorted(planned):
+            yield f"setmaxnreg {written} where the plan has {planned}"
+
+
+def check(case, tools, folder):
+    """(name, complaints, remarks) of one kernel."""
+    name = name_of(case)
+    base = Path(folder) / name.replace(" ", "-")
+    complaints, remarks = [], []
+    try:
+        base.with_suffix(".mlir").write_text(op_text(*case))
+        start = time.monotonic()
+        ptx = run([tools.compiler, str(base) + ".mlir", "--emit=ptx"])
+        seconds = time.monotonic() - start
+        plan = run([tools.compiler, str(base) + ".mlir", "--emit=mlir"])
+        base.with_suffix(".ptx").write_text(ptx)
+        log = run([tools.ptxas, "-v", "-arch=sm_90a", str(base) + ".ptx", "-o", str(base) + ".cubin"])
+        remarks.append(f"{seconds:.2f} s to PTX")
+        complaints += [line.strip() for line in log.splitlines() if "Potential Performance Loss" in line]
+        complaints += over_plan(ptx, plan, log)
+        spilled = sum(int(x) for x in re.findall(r"(\d+) bytes spill stores", log))
+        if spilled:
+            accesses, depth = sass.spills(str(base) + ".cubin")
+            where = f"{spilled} bytes spilled, {accesses} accesses"
+            if depth:
+                complaints.append(where + f", at loop depth {depth}")
+            else:
+                remarks.append(where + ", outside loops")
+    except (RuntimeError, subprocess.TimeoutExpired, TypeError, OSError) as error:
+        complaints.append(str(error))
+    return name, complaints, remarks
+
+
+def main():
+    here = Path(__file__).resolve().parents[2]
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--compiler", default=str(here / "build/bin/flash-compile"), help="flash-compile")
+    parser.add_argument("--ptxas", default=shutil.which("ptxas") or "/usr/local/cuda/bin/ptxas")
+    parser.add_argument("--keep", metavar="DIR", help="leave MLIR, PTX and cubins there")
+    parser.add_argument("--only", default="", help="kernels whose name holds this text")
+    parser.add_argument("-j", type=int, default=os.cpu_count())
+    tools = parser.parse_args()
+    if tools.keep:
+        Path(tools.keep).mkdir(parents=True, exist_ok=True)
+    passed = failed = 0
+    with tempfile.TemporaryDirectory() as temporary, concurrent.futures.ThreadPoolExecutor(tools.j) as pool:
+        folder = tools.keep or temporary
+        wanted = [case for case in cases() if tools.only in name_of(case)]
+        for name, complaints, remarks in pool.map(lambda case: check(case, tools, folder), wanted):
+            failed, passed = failed + bool(complaints), passed + (not complaints)
+            print(f"{'FAIL' if complaints else 'ok'}  {name}: {'; '.join(complaints + remarks)}", flush=True)
+    print(f"{passed} passed, {failed} failed")
+    return bool(failed or not passed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
