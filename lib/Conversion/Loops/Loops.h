@@ -91,6 +91,7 @@ private:
   void lower(tile::MmaOp op);
   void lower(tile::MmaWaitOp op);
   void multiply(tile::MmaOp op);
+  Value turned(Value tile);
 
   // Fragments.cpp
   void lower(tile::SplatOp op);

@@ -42,6 +42,38 @@ void Lowering::lower(MmaWaitOp op) {
     copy(at(op.getFlight()), result);
 }
 
+/// A copy of `tile` with rows and columns exchanged, in squares that fit the registers.
+Value Lowering::turned(Value tile) {
+  ArrayRef<int64_t> shape = cast<MemRefType>(tile.getType()).getShape();
+  Value to = newBuffer(shape[1], shape[0]);
+  int64_t side = std::min({lanesOf(shape[0]), lanesOf(shape[1]), int64_t(8)});
+  loop(shape[1], side, [&](Value k) {
+    loop(shape[0], side, [&](Value j) {
+      SmallVector<Value> rows;
+      for (int64_t r = 0; r < side; ++r)
+        rows.push_back(
+            vector::LoadOp::create(b, vectorOf(side), tile, ValueRange{(toInt(j) + r).get(), k}));
+      // Exchanges the off-diagonal quarters of ever larger squares.
+      for (int64_t step = 1; step < side; step *= 2) {
+        SmallVector<int64_t> upper, lower;
+        for (int64_t lane = 0; lane < side; ++lane) {
+          upper.push_back(lane & step ? side + lane - step : lane);
+          lower.push_back(lane & step ? side + lane : lane + step);
+        }
+        for (int64_t r = 0; r < side; ++r)
+          if (!(r & step)) {
+            Value first = rows[r], second = rows[r + step];
+            rows[r] = vector::ShuffleOp::create(b, first, second, upper);
+            rows[r + step] = vector::ShuffleOp::create(b, first, second, lower);
+          }
+      }
+      for (int64_t r = 0; r < side; ++r)
+        vector::StoreOp::create(b, rows[r], to, ValueRange{(toInt(k) + r).get(), j});
+    });
+  });
+  return to;
+}
+
 /// acc + a * b into the result's buffer, in blocks of 4 rows x 16 columns that stay in registers.
 void Lowering::multiply(MmaOp op) {
   Value a = at(op.getA()), right = at(op.getB()), to = at(op.getResult());
@@ -50,16 +82,8 @@ void Lowering::multiply(MmaOp op) {
   int64_t lanes = lanesOf(shape[1]), rows = std::min<int64_t>(lanesOf(shape[0]), 4);
   if (op.getAcc() && at(op.getAcc()) != to)
     copy(at(op.getAcc()), to);
-  if (op.getTransB()) { // columns of b are to be contiguous
-    Value turned = newBuffer(contracted, shape[1]);
-    loop(contracted, 1, [&](Value k) {
-      loop(shape[1], 1, [&](Value j) {
-        Value value = memref::LoadOp::create(b, right, ValueRange{j, k});
-        memref::StoreOp::create(b, value, turned, ValueRange{k, j});
-      });
-    });
-    right = turned;
-  }
+  if (op.getTransB()) // columns of b are to be contiguous
+    right = turned(right);
   auto rowAt = [&](Value i, int64_t r) { return (toInt(i) + r).get(); };
   VectorType vector = vectorOf(lanes);
   loop(shape[1], lanes, [&](Value j) {
