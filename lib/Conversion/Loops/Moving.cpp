@@ -159,15 +159,27 @@ Value Lowering::slotOf(RingOp ring, Value ordinal) {
   return remainder(toInt(ordinal), ring.getRing().getType().getShape()[0]).get();
 }
 
+/// A tile of `shape` from element `offset` of the ring on.
+static Value tileAt(ImplicitLocOpBuilder &b, Value slots, OpFoldResult offset,
+                    ArrayRef<int64_t> shape, int64_t stride) {
+  auto layout = StridedLayoutAttr::get(b.getContext(), ShapedType::kDynamic, {stride, 1});
+  auto type = MemRefType::get(shape, b.getF32Type(), layout);
+  SmallVector<OpFoldResult> sizes{b.getIndexAttr(shape[0]), b.getIndexAttr(shape[1])};
+  SmallVector<OpFoldResult> strides{b.getIndexAttr(stride), b.getIndexAttr(1)};
+  return memref::ReinterpretCastOp::create(b, type, slots, offset, sizes, strides);
+}
+
 Value Lowering::tileOf(RingOp ring, Value slot) {
-  ArrayRef<int64_t> shape = ring.getRing().getType().getShape();
-  Value slots = at(ring.getRing());
-  OpFoldResult zero = b.getIndexAttr(0), one = b.getIndexAttr(1);
-  SmallVector<OpFoldResult> offsets{slot, zero, zero}, strides{one, one, one};
-  SmallVector<OpFoldResult> sizes{one, b.getIndexAttr(shape[1]), b.getIndexAttr(shape[2])};
-  auto type = memref::SubViewOp::inferRankReducedResultType(
-      shape.drop_front(), cast<MemRefType>(slots.getType()), offsets, sizes, strides);
-  return memref::SubViewOp::create(b, cast<MemRefType>(type), slots, offsets, sizes, strides);
+  ArrayRef<int64_t> shape = ring.getRing().getType().getShape().drop_front();
+  IrInt offset = toInt(slot) * (shape[0] * shape[1]);
+  return tileAt(b, at(ring.getRing()), offset.get(), shape, shape[1]);
+}
+
+void Lowering::lower(SliceOp op) {
+  auto tile = at(op.getTile()).getDefiningOp<memref::ReinterpretCastOp>();
+  IrInt offset = toInt(tile.getOffsets().front()) + toInt(at(op.getCol()));
+  map.map(op.getResult(), tileAt(b, tile.getSource(), offset.get(),
+                                 op.getResult().getType().getShape(), tile.getStaticStride(0)));
 }
 
 /// The views that fill a ring anywhere in the kernel.
@@ -237,13 +249,4 @@ void Lowering::lower(ReleaseOp op) {
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(poison.thenBlock());
   fillBuffer(tileOf(ring, slotOf(ring, ordinal)), std::numeric_limits<float>::quiet_NaN());
-}
-
-void Lowering::lower(SliceOp op) {
-  Value tile = at(op.getTile());
-  ArrayRef<int64_t> shape = op.getResult().getType().getShape();
-  OpFoldResult one = b.getIndexAttr(1);
-  SmallVector<OpFoldResult> offsets{b.getIndexAttr(0), at(op.getCol())}, strides{one, one};
-  SmallVector<OpFoldResult> sizes{b.getIndexAttr(shape[0]), b.getIndexAttr(shape[1])};
-  map.map(op.getResult(), memref::SubViewOp::create(b, tile, offsets, sizes, strides).getResult());
 }

@@ -37,6 +37,10 @@ static LogicalResult check(func::FuncOp kernel) {
       if (isa<RingType>(operand.getType()) && !operand.getDefiningOp<RingOp>())
         return demand(false, "needs its ring from a flash_tile.ring to become loops");
     }
+    for (Region &region : op->getRegions())
+      for (Type type : region.getArgumentTypes())
+        if (isa<TileType>(type))
+          return demand(false, "needs to wait for its tiles where it reads them to become loops");
     for (Type type : op->getResultTypes()) {
       auto frag = dyn_cast<FragType>(type);
       auto ring = dyn_cast<RingType>(type);
