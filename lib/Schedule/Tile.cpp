@@ -247,7 +247,8 @@ static constexpr TileRow rows[] = {
             "three consumers hide the softmax; P from registers spares shared memory "
             "traffic where the reference's wider dense row cannot")},
     {"sm90-96", Target::sm90, 96, 0, 96, true, true, true,
-     onSm90(128, 128, 2, "with two consumers' registers P stays in them, unlike the reference's 192 rows")},
+     onSm90(128, 128, 2,
+            "with two consumers' registers P stays in them, unlike the reference's 192 rows")},
     {"sm90-128", Target::sm90, 128, 0, 128, true, true, true,
      onSm90(128, 128, 2,
             "measured best with two consumers: wider tiles lose 10 to 15 % on short "
@@ -371,6 +372,28 @@ static std::optional<std::string> whyNotRegisters(const Tile &tile, HeadTile hea
   return std::nullopt;
 }
 
+/// A CPU runs any tile that a worker has memory for; what is past these limits is a slip of the
+/// pen.
+static std::optional<std::string> whyNotOnCpu(const Tile &tile, HeadTile head) {
+  const int64_t mostConsumers = 16, mostBytes = 1024 * mib;
+  if (tile.consumers > mostConsumers)
+    return "expected at most " + number(mostConsumers) + " consumers on cpu, there are " +
+           number(tile.consumers);
+  const bool rows = tile.splitBy == SplitBy::rows;
+  if ((rows ? tile.tileM : head.dv) % tile.consumers != 0)
+    return "expected " + number(tile.consumers) + " consumers to divide " +
+           (rows ? "tile m (" + number(tile.tileM) : "the output's columns (" + number(head.dv)) +
+           ") evenly";
+  const double columns = head.d + head.dv, m = tile.tileM, n = tile.tileN, stages = tile.stages;
+  const double bytes =
+      (m * n + m * columns + stages * n * columns) * elementBytes(ElementType::f32);
+  if (bytes > mostBytes)
+    return "a tile of " + number(tile.tileM) + " queries and " + number(tile.tileN) + " keys in " +
+           number(tile.stages) + " stages takes more than " + number(mostBytes / mib) +
+           " MiB of a worker on cpu; use a smaller tile or fewer stages";
+  return std::nullopt;
+}
+
 std::optional<std::string> whyNotTile(const Tile &tile, HeadTile head, ElementType element,
                                       const Machine &machine) {
   for (auto [value, name] : {std::pair{tile.tileM, "tile m"},
@@ -379,14 +402,8 @@ std::optional<std::string> whyNotTile(const Tile &tile, HeadTile head, ElementTy
                              {tile.consumers, "consumers"}})
     if (value < 1)
       return std::string("expected ") + name + " of at least 1, it is " + number(value);
-  if (machine.target == Target::cpu) {
-    const bool rows = tile.splitBy == SplitBy::rows;
-    if ((rows ? tile.tileM : head.dv) % tile.consumers == 0)
-      return std::nullopt;
-    return std::string("expected ") + number(tile.consumers) + " consumers to divide " +
-           (rows ? "tile m (" + number(tile.tileM) : "the output's columns (" + number(head.dv)) +
-           ") evenly";
-  }
+  if (machine.target == Target::cpu)
+    return whyNotOnCpu(tile, head);
   if (threadsOf(tile, machine) > machine.maxThreads)
     return "plan needs " + number(threadsOf(tile, machine)) + " threads a block, " +
            std::string(machine.name) + " has " + number(machine.maxThreads) +

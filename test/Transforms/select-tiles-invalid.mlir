@@ -67,6 +67,26 @@ func.func @consumers(%q: !q) -> !q {
 
 // -----
 
+!q = tensor<2x100x8x128xbf16>
+func.func @too_large(%q: !q) -> !q {
+  // expected-error @below {{a tile of 1000000 queries and 1000000 keys in 1 stages takes more than 1024 MiB of a worker on cpu; use a smaller tile or fewer stages}}
+  %o = flash.attention %q, %q, %q by <causal> {target = #flash.target<"cpu">,
+      plan = #flash.plan<tile = [1000000, 1000000]>} : !q, !q, !q -> !q
+  return %o : !q
+}
+
+// -----
+
+!q = tensor<2x100x8x128xbf16>
+func.func @too_many(%q: !q) -> !q {
+  // expected-error @below {{expected at most 16 consumers on cpu, there are 64}}
+  %o = flash.attention %q, %q, %q by <causal> {target = #flash.target<"cpu">,
+      plan = #flash.plan<tile = [64, 64], consumers = 64>} : !q, !q, !q -> !q
+  return %o : !q
+}
+
+// -----
+
 func.func @combine(%o: tensor<3x1x8x2x64xf32>, %lse: tensor<3x1x2x8xf32>) -> tensor<1x8x2x64xf16> {
   // expected-error @below {{is not built for sm_90a; use cpu}}
   %r = flash.combine %o, %lse : tensor<3x1x8x2x64xf32>, tensor<3x1x2x8xf32> -> tensor<1x8x2x64xf16>

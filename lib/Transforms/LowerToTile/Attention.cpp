@@ -96,7 +96,8 @@ private:
 
   /// Query heads of a KV head; static, since it shapes the tile's rows.
   int64_t packedGroup() {
-    return cast<ShapedType>(op.getQ().getType()).getDimSize(2) / cast<ShapedType>(op.getK().getType()).getDimSize(2);
+    int64_t heads = cast<ShapedType>(op.getQ().getType()).getDimSize(2);
+    return std::max<int64_t>(heads / cast<ShapedType>(op.getK().getType()).getDimSize(2), 1); // no heads, no work
   }
 
   /// c * tanh(s * scale / c) = c - 2c / (1 + exp2(s * scale * 2 log2(e) / c)): exact to f32 where the
