@@ -44,7 +44,6 @@ struct Run {
            llvm::is_contained(vSlices, op);
   }
 };
-using Reason = std::optional<std::string>;
 
 /// What a block hands to the next: O without its own PV, and the P for that.
 struct Carried {

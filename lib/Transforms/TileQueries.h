@@ -3,8 +3,13 @@
 #define FLASH_TRANSFORMS_TILEQUERIES_H
 
 #include "KernelRuns.h"
+#include <optional>
+#include <string>
 
 namespace flash {
+
+/// Why a pass leaves a kernel alone; none if it does not.
+using Reason = std::optional<std::string>;
 
 /// Calls `visit` for each kernel below `root` that has a plan.
 inline void forEachKernel(mlir::Operation *root,

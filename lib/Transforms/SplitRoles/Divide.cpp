@@ -1,46 +1,23 @@
-//===- SplitRoles.cpp - copies and products get programs of their own -----===//
+//===- Divide.cpp - what the consumers of a tile divide -------------------===//
 //
-// Each role is a clone of the kernel's work without the ops that its units may not execute. The
-// consumers divide a tile: its rows, or the columns of V and so of the output.
+// By rows, everything in registers is M / C rows high and Q has a slot for each consumer. By
+// columns, every consumer computes all scores, and the columns of V and of the output are divided.
 //
 //===----------------------------------------------------------------------===//
-#include "TileQueries.h"
-#include "flash/Passes.h"
-#include "flash/Schedule/Tile.h"
+#include "Divide.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
-#include "mlir/IR/IRMapping.h"
-#include "mlir/IR/Iterators.h"
-#include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "llvm/ADT/EquivalenceClasses.h"
-
-namespace flash {
-#define GEN_PASS_DEF_FLASHTILESPLITROLES
-#include "flash/Passes.h.inc"
-} // namespace flash
 
 using namespace mlir;
 using namespace flash;
 using namespace flash::tile;
 using flash::schedule::SplitBy;
 
-namespace {
-
-/// What the consumers of a tile divide, found before anything is changed.
-struct Division {
-  int64_t consumers = 1;
-  SplitBy by = SplitBy::rows;
-  int64_t part = 0;              ///< rows or columns of one consumer
-  SetVector<Value> rowRings;     ///< by rows: rings whose tiles hold rows of the output
-  SetVector<Value> columnValues; ///< by columns: what holds columns of the output
-};
-using Reason = std::optional<std::string>;
-
 //===----------------------------------------------------------------------===//
 // Looking
 //===----------------------------------------------------------------------===//
 
-Reason divide(Division &division, int64_t size, StringRef what) {
+static Reason divide(Division &division, int64_t size, StringRef what) {
   if (size % division.consumers)
     return (Twine(division.consumers) + " consumers do not divide " + Twine(size) + " " + what)
         .str();
@@ -49,7 +26,7 @@ Reason divide(Division &division, int64_t size, StringRef what) {
 }
 
 /// By rows all fragments are rows of one tile, and so are the tiles that multiply from the left.
-Reason findRows(ForWorkOp work, Division &division) {
+static Reason findRows(ForWorkOp work, Division &division) {
   llvm::SmallSetVector<int64_t, 2> rows;
   SetVector<Value> sharedRings;
   work.walk([&](Operation *op) {
@@ -73,7 +50,7 @@ Reason findRows(ForWorkOp work, Division &division) {
 }
 
 /// By columns: the output as it reaches `finalize`, and all that holds the same columns.
-Reason findColumns(ForWorkOp work, Division &division) {
+static Reason findColumns(ForWorkOp work, Division &division) {
   FinalizeOp finalize;
   work.walk([&](FinalizeOp op) { finalize = op; });
   if (!finalize)
@@ -126,97 +103,19 @@ Reason findColumns(ForWorkOp work, Division &division) {
   return divide(division, columns, "columns");
 }
 
-//===----------------------------------------------------------------------===//
-// Cloning and erasing
-//===----------------------------------------------------------------------===//
-
-bool holdsRegisters(Type type) { return isa<FragType, FlightType>(type); }
-
-/// Makes `op` anew without the values that live in registers. Their users are doomed.
-void dropRegisters(Operation *op) {
-  for (Region &region : op->getRegions())
-    if (!region.empty()) {
-      Operation *yield = region.front().getTerminator();
-      for (unsigned i = op->getNumResults(); i-- > 0;)
-        if (holdsRegisters(op->getResult(i).getType()))
-          yield->eraseOperand(i);
-      region.front().eraseArguments([](BlockArgument a) { return holdsRegisters(a.getType()); });
-    }
-  OperationState state(op->getLoc(), op->getName());
-  const unsigned control = op->getNumOperands() - (isa<scf::ForOp>(op) ? op->getNumResults() : 0);
-  state.addOperands(op->getOperands().take_front(control));
-  for (OpResult result : op->getResults())
-    if (!holdsRegisters(result.getType())) {
-      state.addTypes(result.getType());
-      if (isa<scf::ForOp>(op))
-        state.addOperands(op->getOperand(control + result.getResultNumber()));
-    }
-  state.addAttributes(op->getAttrs());
-  for (Region &region : op->getRegions())
-    state.addRegion()->takeBody(region);
-  Operation *fresh = OpBuilder(op).create(state);
-  unsigned kept = 0;
-  for (Value result : op->getResults())
-    if (holdsRegisters(result.getType()))
-      result.dropAllUses();
-    else
-      result.replaceAllUsesWith(fresh->getResult(kept++));
-  op->erase();
-}
-
-/// Erases what `units` may not execute, the ring ops of tiles that nobody reads then, and all
-/// index arithmetic and control flow that has become dead.
-void eraseStrangers(ForWorkOp work, ArrayRef<Unit> units) {
-  auto isStranger = [&](Operation *op) {
-    auto unit = dyn_cast<UnitOpInterface>(op);
-    return unit && unit.getUnit() != Unit::any && !llvm::is_contained(units, unit.getUnit());
-  };
-  llvm::SmallDenseSet<Value> readRings;
-  work.walk([&](Operation *op) {
-    for (Value operand : op->getOperands())
-      if (!isStranger(op) && !isa<SliceOp>(op) && isa<TileType>(operand.getType()))
-        if (WaitOp wait = waitOf(operand))
-          readRings.insert(wait.getRing());
-  });
-  SmallVector<Operation *> doomed;
-  work.walk<WalkOrder::PreOrder>([&](Operation *op) {
-    Value ring;
-    if (auto wait = dyn_cast<WaitOp>(op))
-      ring = wait.getRing();
-    else if (auto release = dyn_cast<ReleaseOp>(op))
-      ring = release.getRing();
-    else if (auto slice = dyn_cast<SliceOp>(op))
-      ring = waitOf(slice.getTile()).getRing();
-    if (!isStranger(op) && (!ring || readRings.contains(ring)))
-      return WalkResult::advance();
-    doomed.push_back(op);
-    return WalkResult::skip();
-  });
-  for (Operation *op : doomed)
-    op->dropAllReferences();
-  if (!llvm::is_contained(units, Unit::vector) && !llvm::is_contained(units, Unit::tensor))
-    work.walk([&](Operation *op) {
-      if (isa<scf::ForOp, scf::IfOp>(op) && llvm::any_of(op->getResultTypes(), holdsRegisters))
-        dropRegisters(op);
-    });
-  for (Operation *op : doomed)
-    op->erase();
-  work->walk<WalkOrder::PostOrder, mlir::ReverseIterator>([](Operation *op) {
-    if (isOpTriviallyDead(op))
-      op->erase();
-  });
+Reason flash::findDivision(ForWorkOp work, Division &division) {
+  return division.by == SplitBy::rows ? findRows(work, division) : findColumns(work, division);
 }
 
 //===----------------------------------------------------------------------===//
 // Dividing
 //===----------------------------------------------------------------------===//
 
-Value constant(OpBuilder &b, Location loc, int64_t value) {
+static Value constant(OpBuilder &b, Location loc, int64_t value) {
   return arith::ConstantIndexOp::create(b, loc, value);
 }
 
-/// One fill of a tile's rows becomes one fill of each consumer's.
-void divideFills(ForWorkOp work, const Division &division) {
+void flash::divideProducer(ForWorkOp work, const Division &division) {
   work.walk([&](FillOp fill) {
     if (!division.rowRings.contains(fill.getRing()))
       return;
@@ -237,7 +136,7 @@ void divideFills(ForWorkOp work, const Division &division) {
 }
 
 /// Leaves consumer `w` its rows of everything, from row w * part on.
-void narrowRows(ForWorkOp work, Value w, const Division &division) {
+static void narrowRows(ForWorkOp work, Value w, const Division &division) {
   OpBuilder b(work);
   Location loc = work.getLoc();
   Value first = arith::MulIOp::create(b, loc, w, constant(b, loc, division.part));
@@ -300,7 +199,7 @@ void narrowRows(ForWorkOp work, Value w, const Division &division) {
 
 /// Leaves consumer `w` its columns of V and of the output, from column w * part on. What all
 /// consumers compute alike is written by the first.
-void narrowColumns(ForWorkOp work, Value w, const Division &division, const IRMapping &map) {
+static void narrowColumns(ForWorkOp work, Value w, const Division &division, const IRMapping &map) {
   OpBuilder b(work);
   Location loc = work.getLoc();
   Value first = arith::MulIOp::create(b, loc, w, constant(b, loc, division.part));
@@ -337,55 +236,15 @@ void narrowColumns(ForWorkOp work, Value w, const Division &division, const IRMa
   });
 }
 
-//===----------------------------------------------------------------------===//
-// The pass
-//===----------------------------------------------------------------------===//
+void flash::divideConsumer(ForWorkOp work, Value w, const Division &division,
+                           const IRMapping &map) {
+  if (division.by == SplitBy::rows)
+    narrowRows(work, w, division);
+  else
+    narrowColumns(work, w, division, map);
+}
 
-Reason split(func::FuncOp kernel, PlanAttr plan, Division &division) {
-  auto works = kernel.getBody().getOps<ForWorkOp>();
-  if (!llvm::hasSingleElement(works) ||
-      kernel.getBody().getOps<FillOp>().begin() != kernel.getBody().getOps<FillOp>().end())
-    return "the kernel is not one loop over its work";
-  ForWorkOp work = *works.begin();
-  if (!work->use_empty() || llvm::any_of(work.getResultTypes(), holdsRegisters))
-    return "the kernel's work gives results";
-  if (!work.walk([](FillOp) { return WalkResult::interrupt(); }).wasInterrupted())
-    return "nothing is copied through rings";
-  Reason reason =
-      division.by == SplitBy::rows ? findRows(work, division) : findColumns(work, division);
-  if (reason)
-    return reason;
-
-  OpBuilder b(work);
-  Location loc = work.getLoc();
-  const Unit producerUnits[] = {Unit::copy}, consumerUnits[] = {Unit::tensor, Unit::vector};
-  auto role = [&](StringRef name, int64_t instances, unsigned index,
-                  ArrayRef<Unit> units) -> Attribute {
-    return RoleAttr::get(b.getContext(), name, instances, schedule::warpgroupWarps,
-                         plan.getInt("registers", index).value_or(0), units);
-  };
-  auto roles =
-      RolesOp::create(b, loc,
-                      b.getArrayAttr({role("producer", 1, 0, producerUnits),
-                                      role("consumer", division.consumers, 1, consumerUnits)}),
-                      /*bodiesCount=*/2);
-  IRMapping map;
-  for (Region &region : roles.getBodies()) {
-    Block *block = b.createBlock(&region, region.end(), b.getIndexType(), loc);
-    map.clear();
-    auto clone = cast<ForWorkOp>(b.clone(*work, map));
-    YieldOp::create(b, loc, ValueRange());
-    const bool consumes = region.getRegionNumber() == 1;
-    if (!consumes)
-      divideFills(clone, division);
-    else if (division.by == SplitBy::rows)
-      narrowRows(clone, block->getArgument(0), division);
-    else
-      narrowColumns(clone, block->getArgument(0), division, map);
-    eraseStrangers(clone, consumes ? ArrayRef(consumerUnits) : ArrayRef(producerUnits));
-  }
-  work.erase();
-
+void flash::divideRings(func::FuncOp kernel, const Division &division) {
   for (RingOp ring : kernel.getBody().getOps<RingOp>()) {
     if (!division.rowRings.contains(ring.getRing())) {
       ring.setReleases(ring.getReleases() * division.consumers);
@@ -393,27 +252,8 @@ Reason split(func::FuncOp kernel, PlanAttr plan, Division &division) {
     }
     RingType type = ring.getRing().getType();
     ArrayRef<int64_t> shape = type.getShape();
-    ring.getRing().setType(RingType::get(b.getContext(),
+    ring.getRing().setType(RingType::get(kernel.getContext(),
                                          {shape[0] * division.consumers, division.part, shape[2]},
                                          type.getElementType()));
   }
-  return std::nullopt;
 }
-
-struct SplitRoles : flash::impl::FlashTileSplitRolesBase<SplitRoles> {
-  void runOnOperation() override {
-    forEachKernel(getOperation(), [](func::FuncOp kernel, PlanAttr plan) {
-      Division division;
-      std::optional<int64_t> consumers = plan.getInt("consumers");
-      if (!consumers || plan.getFlag("roles") == false)
-        return;
-      division.consumers = *consumers;
-      if (auto by = schedule::parseSplitBy(plan.getText("split_by").value_or("rows")))
-        division.by = *by;
-      if (Reason why = split(kernel, plan, division))
-        leaveAlone(kernel, "roles", *why);
-    });
-  }
-};
-
-} // namespace

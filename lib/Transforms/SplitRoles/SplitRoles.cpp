@@ -1,0 +1,170 @@
+//===- SplitRoles.cpp - copies and products get programs of their own -----===//
+//
+// Each role is a clone of the kernel's work without the ops that its units may not execute. The
+// consumers divide a tile: its rows, or the columns of V and so of the output (Divide.h).
+//
+//===----------------------------------------------------------------------===//
+#include "Divide.h"
+#include "flash/Passes.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/Iterators.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+namespace flash {
+#define GEN_PASS_DEF_FLASHTILESPLITROLES
+#include "flash/Passes.h.inc"
+} // namespace flash
+
+using namespace mlir;
+using namespace flash;
+using namespace flash::tile;
+
+namespace {
+
+//===----------------------------------------------------------------------===//
+// Cloning and erasing
+//===----------------------------------------------------------------------===//
+
+bool holdsRegisters(Type type) { return isa<FragType, FlightType>(type); }
+
+/// Makes `op` anew without the values that live in registers. Their users are doomed.
+void dropRegisters(Operation *op) {
+  for (Region &region : op->getRegions())
+    if (!region.empty()) {
+      Operation *yield = region.front().getTerminator();
+      for (unsigned i = op->getNumResults(); i-- > 0;)
+        if (holdsRegisters(op->getResult(i).getType()))
+          yield->eraseOperand(i);
+      region.front().eraseArguments([](BlockArgument a) { return holdsRegisters(a.getType()); });
+    }
+  OperationState state(op->getLoc(), op->getName());
+  const unsigned control = op->getNumOperands() - (isa<scf::ForOp>(op) ? op->getNumResults() : 0);
+  state.addOperands(op->getOperands().take_front(control));
+  for (OpResult result : op->getResults())
+    if (!holdsRegisters(result.getType())) {
+      state.addTypes(result.getType());
+      if (isa<scf::ForOp>(op))
+        state.addOperands(op->getOperand(control + result.getResultNumber()));
+    }
+  state.addAttributes(op->getAttrs());
+  for (Region &region : op->getRegions())
+    state.addRegion()->takeBody(region);
+  Operation *fresh = OpBuilder(op).create(state);
+  unsigned kept = 0;
+  for (Value result : op->getResults())
+    if (holdsRegisters(result.getType()))
+      result.dropAllUses();
+    else
+      result.replaceAllUsesWith(fresh->getResult(kept++));
+  op->erase();
+}
+
+/// Erases what `units` may not execute, the ring ops of tiles that nobody reads then, and all
+/// index arithmetic and control flow that has become dead.
+void eraseStrangers(ForWorkOp work, ArrayRef<Unit> units) {
+  auto isStranger = [&](Operation *op) {
+    auto unit = dyn_cast<UnitOpInterface>(op);
+    return unit && unit.getUnit() != Unit::any && !llvm::is_contained(units, unit.getUnit());
+  };
+  llvm::SmallDenseSet<Value> readRings;
+  work.walk([&](Operation *op) {
+    for (Value operand : op->getOperands())
+      if (!isStranger(op) && !isa<SliceOp>(op) && isa<TileType>(operand.getType()))
+        if (WaitOp wait = waitOf(operand))
+          readRings.insert(wait.getRing());
+  });
+  SmallVector<Operation *> doomed;
+  work.walk<WalkOrder::PreOrder>([&](Operation *op) {
+    Value ring;
+    if (auto wait = dyn_cast<WaitOp>(op))
+      ring = wait.getRing();
+    else if (auto release = dyn_cast<ReleaseOp>(op))
+      ring = release.getRing();
+    else if (auto slice = dyn_cast<SliceOp>(op))
+      ring = waitOf(slice.getTile()).getRing();
+    if (!isStranger(op) && (!ring || readRings.contains(ring)))
+      return WalkResult::advance();
+    doomed.push_back(op);
+    return WalkResult::skip();
+  });
+  for (Operation *op : doomed)
+    op->dropAllReferences();
+  if (!llvm::is_contained(units, Unit::vector) && !llvm::is_contained(units, Unit::tensor))
+    work.walk([&](Operation *op) {
+      if (isa<scf::ForOp, scf::IfOp>(op) && llvm::any_of(op->getResultTypes(), holdsRegisters))
+        dropRegisters(op);
+    });
+  for (Operation *op : doomed)
+    op->erase();
+  work->walk<WalkOrder::PostOrder, mlir::ReverseIterator>([](Operation *op) {
+    if (isOpTriviallyDead(op))
+      op->erase();
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// The pass
+//===----------------------------------------------------------------------===//
+
+Reason split(func::FuncOp kernel, PlanAttr plan, Division &division) {
+  auto works = kernel.getBody().getOps<ForWorkOp>();
+  if (!llvm::hasSingleElement(works) ||
+      kernel.getBody().getOps<FillOp>().begin() != kernel.getBody().getOps<FillOp>().end())
+    return "the kernel is not one loop over its work";
+  ForWorkOp work = *works.begin();
+  if (!work->use_empty() || llvm::any_of(work.getResultTypes(), holdsRegisters))
+    return "the kernel's work gives results";
+  if (!work.walk([](FillOp) { return WalkResult::interrupt(); }).wasInterrupted())
+    return "nothing is copied through rings";
+  if (Reason reason = findDivision(work, division))
+    return reason;
+
+  OpBuilder b(work);
+  Location loc = work.getLoc();
+  const Unit producerUnits[] = {Unit::copy}, consumerUnits[] = {Unit::tensor, Unit::vector};
+  auto role = [&](StringRef name, int64_t instances, unsigned index,
+                  ArrayRef<Unit> units) -> Attribute {
+    return RoleAttr::get(b.getContext(), name, instances, schedule::warpgroupWarps,
+                         plan.getInt("registers", index).value_or(0), units);
+  };
+  auto roles =
+      RolesOp::create(b, loc,
+                      b.getArrayAttr({role("producer", 1, 0, producerUnits),
+                                      role("consumer", division.consumers, 1, consumerUnits)}),
+                      /*bodiesCount=*/2);
+  IRMapping map;
+  for (Region &region : roles.getBodies()) {
+    Block *block = b.createBlock(&region, region.end(), b.getIndexType(), loc);
+    map.clear();
+    auto clone = cast<ForWorkOp>(b.clone(*work, map));
+    YieldOp::create(b, loc, ValueRange());
+    const bool consumes = region.getRegionNumber() == 1;
+    if (consumes)
+      divideConsumer(clone, block->getArgument(0), division, map);
+    else
+      divideProducer(clone, division);
+    eraseStrangers(clone, consumes ? ArrayRef(consumerUnits) : ArrayRef(producerUnits));
+  }
+  work.erase();
+
+  divideRings(kernel, division);
+  return std::nullopt;
+}
+
+struct SplitRoles : flash::impl::FlashTileSplitRolesBase<SplitRoles> {
+  void runOnOperation() override {
+    forEachKernel(getOperation(), [](func::FuncOp kernel, PlanAttr plan) {
+      Division division;
+      std::optional<int64_t> consumers = plan.getInt("consumers");
+      if (!consumers || plan.getFlag("roles") == false)
+        return;
+      division.consumers = *consumers;
+      if (auto by = schedule::parseSplitBy(plan.getText("split_by").value_or("rows")))
+        division.by = *by;
+      if (Reason why = split(kernel, plan, division))
+        leaveAlone(kernel, "roles", *why);
+    });
+  }
+};
+
+} // namespace
