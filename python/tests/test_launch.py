@@ -5,9 +5,12 @@ import pathlib
 import shutil
 import struct
 import subprocess
+import sys
+import types
 
 import pytest
 
+import flash_mlir
 from flash_mlir import _library as lib
 
 COMPILER = shutil.which("cc") or shutil.which("clang-22") or shutil.which("gcc")
@@ -240,3 +243,88 @@ def test_a_cpu_program_is_refused(fake):
     lib.call("flash_compile", b'{"target": "cpu", "element": "f32", "head_size": 64}', ctypes.byref(handle))
     with pytest.raises(ValueError, match="flash_run"):
         launch(lib.Program(handle), call(d=64))
+
+
+# The Python side, with tensors that only look like PyTorch's.
+
+
+class Device:
+    def __init__(self, type, index):
+        self.type, self.index = type, index
+
+
+class Type(str):
+    def __str__(self):
+        return "torch." + str.__str__(self)
+
+
+CUDA, BF16, F32 = Device("cuda", 0), Type("bfloat16"), Type("float32")
+
+
+class LooksLikeTensor:
+    layout = "strided"
+
+    def __init__(self, shape, dtype=BF16, device=CUDA, strides=None, data=Q):
+        self.shape, self.dtype, self.device, self.strides, self.data = tuple(shape), dtype, device, tuple(strides or row_major(shape)), data
+
+    def stride(self):
+        return self.strides
+
+    def data_ptr(self):
+        return self.data
+
+
+@pytest.fixture
+def torch(monkeypatch, fake):
+    module = types.SimpleNamespace(
+        Tensor=LooksLikeTensor,
+        strided="strided",
+        float32=F32,
+        empty=lambda shape, dtype, device: LooksLikeTensor(shape, dtype, device, data=O),
+        cuda=types.SimpleNamespace(current_stream=lambda device: types.SimpleNamespace(cuda_stream=0x77), get_device_capability=lambda device: (9, 0)),
+    )
+    monkeypatch.setitem(sys.modules, "torch", module)
+    monkeypatch.setattr(flash_mlir._api, "_calls", {})
+    return module
+
+
+def qkv(b=1, sq=200, sk=300, h=2):
+    return [LooksLikeTensor((b, s, h, 128), data=data) for s, data in ((sq, Q), (sk, K), (sk, V))]
+
+
+def test_cuda_tensors_are_launched_on_the_current_stream(torch, fake):
+    o, lse = flash_mlir.attention(*qkv(), causal=True, return_lse=True)
+    assert (fake.launches, fake.stream) == (1, 0x77)
+    assert o.shape == (1, 200, 2, 128) and o.dtype is BF16 and lse.shape == (1, 2, 200) and lse.dtype is F32
+
+
+def test_out_is_given_back(torch, fake):
+    out = LooksLikeTensor((1, 200, 2, 128), data=O)
+    assert flash_mlir.attention(*qkv(), out=out) is out
+    with pytest.raises(ValueError, match="out on q's device \\(cuda:0\\), got cuda:1"):
+        flash_mlir.attention(*qkv(), out=LooksLikeTensor((1, 200, 2, 128), device=Device("cuda", 1)))
+
+
+def test_a_known_call_is_not_planned_again(torch, fake, monkeypatch):
+    flash_mlir.attention(*qkv())
+    monkeypatch.setattr(flash_mlir._api, "_checked", None)
+    flash_mlir.attention(*qkv())
+    with pytest.raises(TypeError):  # other strides are another call
+        q, k, v = qkv()
+        flash_mlir.attention(q, LooksLikeTensor(k.shape, strides=(99968, 384, 128, 1)), v)
+
+
+def test_tensors_and_targets_that_do_not_meet(torch, fake):
+    with pytest.raises(ValueError, match="cpu.*cuda:0"):
+        flash_mlir.attention(*qkv(), target="cpu")
+    torch.cuda.get_device_capability = lambda device: (7, 5)
+    with pytest.raises(ValueError, match="sm_75"):
+        flash_mlir.attention(*qkv())
+    torch.cuda.get_device_capability = lambda device: (8, 0)
+    with pytest.raises(NotImplementedError, match="sm_80"):
+        flash_mlir.attention(*qkv())
+    for option, word in (({"num_splits": 2}, "num_splits"), ({"pack_gqa": True}, "pack_gqa")):
+        q, k, v = qkv(h=2)
+        with pytest.raises(NotImplementedError, match=word):
+            flash_mlir.attention(LooksLikeTensor((1, 200, 4, 128)), k, v, target="sm_90a", **option)
+    assert fake.launches == 0
