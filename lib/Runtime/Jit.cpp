@@ -29,7 +29,7 @@
 using namespace flash;
 using namespace mlir;
 
-CpuProgram::CpuProgram(const CpuOptions &options) : options(options) {}
+CpuProgram::CpuProgram() = default;
 CpuProgram::~CpuProgram() = default;
 
 //===----------------------------------------------------------------------===//
@@ -120,7 +120,7 @@ llvm::Expected<std::unique_ptr<CpuProgram>> CpuProgram::create(ModuleOp module,
   registerTranslations(registry);
   module.getContext()->appendDialectRegistry(registry);
 
-  std::unique_ptr<CpuProgram> program(new CpuProgram(options));
+  std::unique_ptr<CpuProgram> program(new CpuProgram);
   program->describe(module);
   std::string sentence;
   {
@@ -140,7 +140,8 @@ llvm::Expected<std::unique_ptr<CpuProgram>> CpuProgram::create(ModuleOp module,
   if (!machine)
     return machine.takeError();
   ExecutionEngineOptions engineOptions;
-  auto optimize = makeOptimizingTransformer(options.optimize ? 2 : 0, /*sizeLevel=*/0, machine->get());
+  auto optimize =
+      makeOptimizingTransformer(options.optimize ? 2 : 0, /*sizeLevel=*/0, machine->get());
   engineOptions.transformer = optimize;
   engineOptions.enableGDBNotificationListener = false;
   engineOptions.enablePerfNotificationListener = false;
@@ -213,7 +214,7 @@ private:
 } // namespace
 
 llvm::Error CpuProgram::run(llvm::StringRef name, llvm::ArrayRef<Argument> arguments,
-                            unsigned workers) {
+                            unsigned workers, uint64_t seed) {
   auto found = kernels.find(name);
   if (found == kernels.end())
     return llvm::createStringError("the program has no kernel " + name);
@@ -249,7 +250,7 @@ llvm::Error CpuProgram::run(llvm::StringRef name, llvm::ArrayRef<Argument> argum
         programs.push_back(
             {llvm::StringRef(program).drop_front(name.size() + 1).str(),
              [&call, entry = entry, worker, workers] { call.run(entry, worker, workers); }});
-      if (llvm::Error error = Baton(kernel.rings, options.seed + worker).run(std::move(programs)))
+      if (llvm::Error error = Baton(kernel.rings, seed + worker).run(std::move(programs)))
         return error;
     }
     return llvm::Error::success();

@@ -232,7 +232,7 @@ flash::test::compile(mlir::MLIRContext &context, const std::string &text,
 }
 
 llvm::Expected<Outputs> flash::test::runKernels(CpuProgram &program, const Problem &p, Inputs &in,
-                                                unsigned workers) {
+                                                unsigned workers, uint64_t seed) {
   Outputs out = emptyOutputs(p);
   Buffer parts("f32", {p.splits, p.batch, p.lenQ, p.heads, p.dv}),
       logs("f32", {p.splits, p.batch, p.heads, p.lenQ});
@@ -241,10 +241,10 @@ llvm::Expected<Outputs> flash::test::runKernels(CpuProgram &program, const Probl
       {"o", out.o.tensor()},         {"lse", out.lse.tensor()},     {"sink", in.sink.tensor()},
       {"scale", float(p.scale())},   {"softcap", float(p.softcap)}, {"section", int64_t(2)},
       {"o_partial", parts.tensor()}, {"lse_partial", logs.tensor()}};
-  if (llvm::Error error = program.run("f", arguments, workers))
+  if (llvm::Error error = program.run("f", arguments, workers, seed))
     return std::move(error);
   if (p.splits > 1)
-    if (llvm::Error error = program.run("f_combine", arguments, workers))
+    if (llvm::Error error = program.run("f_combine", arguments, workers, seed))
       return std::move(error);
   return out;
 }

@@ -79,7 +79,7 @@ compile(mlir::MLIRContext &context, const std::string &text,
 
 /// Runs kernel @f (and @f_combine if the problem is split) of a compiled program.
 llvm::Expected<Outputs> runKernels(CpuProgram &program, const Problem &problem, Inputs &inputs,
-                                   unsigned workers);
+                                   unsigned workers, uint64_t seed = 0);
 
 } // namespace flash::test
 

@@ -96,10 +96,10 @@ llvm::Expected<Outputs> result(const Trial &trial, Inputs &inputs, unsigned pass
   });
   if (!module)
     return module.takeError();
-  auto program = CpuProgram::create(**module, {.optimize = false, .seed = seed});
+  auto program = CpuProgram::create(**module, {.optimize = false});
   if (!program)
     return program.takeError();
-  return runKernels(**program, trial.problem, inputs, /*workers=*/1 + seed % 3);
+  return runKernels(**program, trial.problem, inputs, /*workers=*/1 + seed % 3, seed);
 }
 
 void check(const Trial &trial, Draw &draw, int subsets) {

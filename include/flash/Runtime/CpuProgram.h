@@ -36,8 +36,6 @@ struct CpuOptions {
   std::string cpu;
   /// False compiles twice as fast, for who compiles more than he runs. The same bits.
   bool optimize = true;
-  /// Of the order in which the programs of kernels with roles take steps.
-  uint64_t seed = 0;
 };
 
 /// The kernels of one module, as machine code in this process. Thread-safe.
@@ -51,8 +49,10 @@ public:
 
   /// Runs a kernel on `workers` threads (0: one a hardware thread), which share its tiles, and
   /// returns when all are done. Errors name the argument that is missing or does not fit. A kernel
-  /// with roles runs its workers one after the other, under the baton, whose errors it returns.
-  llvm::Error run(llvm::StringRef kernel, llvm::ArrayRef<Argument> arguments, unsigned workers = 0);
+  /// with roles runs its workers one after the other, under the baton, whose errors it returns;
+  /// `seed` is of the order in which its programs take steps.
+  llvm::Error run(llvm::StringRef kernel, llvm::ArrayRef<Argument> arguments, unsigned workers = 0,
+                  uint64_t seed = 0);
 
 private:
   using Entry = void (*)(void **);
@@ -67,11 +67,10 @@ private:
     std::vector<std::pair<std::string, Entry>> programs; ///< under the baton instead of entry
     std::vector<Baton::Ring> rings;
   };
-  explicit CpuProgram(const CpuOptions &options);
+  CpuProgram();
   void describe(mlir::ModuleOp module);
   llvm::Error resolve();
 
-  CpuOptions options;
   llvm::StringMap<Kernel> kernels;
   std::unique_ptr<mlir::ExecutionEngine> engine;
   std::mutex batonMutex; ///< rings under the baton are the module's globals
