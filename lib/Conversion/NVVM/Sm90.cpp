@@ -5,16 +5,20 @@
 //   copier     wait empty (parity of g - 1), arrive full + expect bytes, TMA -> full
 //   consumers  wait full (parity of g), products, one lane a warp arrives -> empty
 //
+// A plan with transfer = "gather" copies by 128 threads instead of one, each of which arrives at
+// full when its own pieces have landed.
+//
 // A fresh barrier counts as having completed the generation before its first, so the first wait on
 // empty passes (PTX ISA, "mbarrier phase"). Tiles are addresses in units of 16 bytes, as matrix
 // descriptors have them.
 //
 //===----------------------------------------------------------------------===//
+#include "Gather.h"
 #include "TileEmitter.h"
 #include "Wgmma.h"
 #include "flash/Conversion/IrInt.h"
 #include "flash/Schedule/Layout.h"
-#include "flash/Schedule/Machine.h"
+#include "flash/Schedule/Plan.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -34,7 +38,11 @@ constexpr int64_t kRegisterStep = 8;    // setmaxnreg's granularity
 
 class Sm90Emitter : public TileEmitter {
 public:
-  using TileEmitter::TileEmitter;
+  explicit Sm90Emitter(Kernel &kernel) : TileEmitter(kernel) {
+    auto plan = kernel.func->getAttrOfType<PlanAttr>("flash.plan");
+    gathers = plan && plan.getText("transfer") ==
+                          StringRef(schedule::transferName(schedule::Transfer::gather));
+  }
 
   LogicalResult check() override;
   void prologue(B &b) override;
@@ -80,6 +88,8 @@ private:
     Value offset = arith::MulIOp::create(b, slot, i32(b, slotBytes(ring.getType())));
     return arith::AddIOp::create(b, offset, i32(b, *ring.getOffset()));
   }
+
+  bool gathers; ///< copies by cp.async instead of TMA
 };
 
 LogicalResult Sm90Emitter::check() {
@@ -138,16 +148,18 @@ void Sm90Emitter::prologue(B &b) {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(scf::IfOp::create(b, isFirst).thenBlock());
     kernel.func.walk([&](tile::FillOp op) {
-      kernel.tensorMap(viewOf(op.getView()).getSource(), op.getRing().getType().getShape()[1]);
+      if (!gathers)
+        kernel.tensorMap(viewOf(op.getView()).getSource(), op.getRing().getType().getShape()[1]);
     });
     for (Value map : kernel.tensorMaps())
       NVVM::PrefetchOp::create(b, NVVM::PrefetchCacheLevelAttr(), NVVM::CacheEvictionPriorityAttr(),
                                map, Value(), /*tensormap=*/true);
     kernel.func.walk([&](tile::RingOp ring) {
       for (int64_t s = 0; s < ring.getType().getShape()[0]; ++s) {
-        // One arrival a fill (its bytes are counted apart), one a warp that releases.
+        // One arrival a fill and thread (bytes are counted apart), one a warp that releases.
         NVVM::MBarrierInitOp::create(b, barrier(b, ring, i32(b, s), false),
-                                     i32(b, ring.getWriters()), Value());
+                                     i32(b, ring.getWriters() * (gathers ? gatherThreads : 1)),
+                                     Value());
         NVVM::MBarrierInitOp::create(b, barrier(b, ring, i32(b, s), true),
                                      i32(b, ring.getReleases() * kernel.warps), Value());
       }
@@ -173,6 +185,10 @@ void Sm90Emitter::enterRole(B &b, tile::RoleAttr role) {
 }
 
 Value Sm90Emitter::isCopier(B &b) {
+  if (gathers && kernel.hasRoles) // its one warpgroup
+    return arith::ConstantOp::create(b, b.getBoolAttr(true));
+  if (gathers)
+    return arith::CmpIOp::create(b, arith::CmpIPredicate::ult, threadId(b), i32(b, gatherThreads));
   if (!kernel.hasRoles)
     return arith::CmpIOp::create(b, arith::CmpIPredicate::eq, threadId(b), i32(b, 0));
   Value warp = broadcastLane0(
@@ -193,10 +209,16 @@ void Sm90Emitter::fill(B &b, tile::FillOp op, tile::FillOp::Adaptor in) {
   tile::RingOp ring = ringOf(op.getRing());
   tile::RingType type = ring.getType();
   int64_t rows = type.getShape()[1];
-  Value map = kernel.tensorMap(viewOf(op.getView()).getSource(), rows);
   Slot slot = slotOf(b, ring, in.getIt());
   await(b, barrier(b, ring, slot.number, true), arith::XOrIOp::create(b, slot.parity, i32(b, 1)));
   Value full = barrier(b, ring, slot.number, false);
+  if (gathers) {
+    Value thread = arith::AndIOp::create(b, threadId(b), i32(b, gatherThreads - 1));
+    emitGather(b, kernel, op, in, slotOffset(b, ring, slot.number), thread);
+    NVVM::CpAsyncMBarrierArriveOp::create(b, full, /*noinc=*/true);
+    return;
+  }
+  Value map = kernel.tensorMap(viewOf(op.getView()).getSource(), rows);
   NVVM::MBarrierArriveExpectTxOp::create(b, Type(), full, i32(b, slotBytes(type)),
                                          NVVM::MemScopeKind::CTA, /*relaxed=*/false, Value());
   Value offset = slotOffset(b, ring, slot.number);
@@ -215,6 +237,10 @@ void Sm90Emitter::fill(B &b, tile::FillOp op, tile::FillOp::Adaptor in) {
 Value Sm90Emitter::wait(B &b, tile::RingOp ring, Value it) {
   Slot slot = slotOf(b, ring, it);
   await(b, barrier(b, ring, slot.number, false), slot.parity);
+  if (gathers) // written through the generic proxy, read by wgmma (PTX ISA, "Async proxy")
+    NVVM::FenceProxyOp::create(
+        b, NVVM::ProxyKind::async_shared,
+        NVVM::SharedSpaceAttr::get(b.getContext(), NVVM::SharedSpace::shared_cta));
   // In units from the start: a multiplication less than shifting the byte offset.
   Value base = LLVM::PtrToIntOp::create(b, b.getI32Type(), kernel.shared(b, i32(b, 0)));
   base = arith::ShRUIOp::create(b, base, i32(b, 4));

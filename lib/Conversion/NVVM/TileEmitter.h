@@ -33,7 +33,7 @@ public:
   virtual int64_t warpsPerGroup() const = 0;
   /// At the start of a role.
   virtual void enterRole(B &b, tile::RoleAttr role) = 0;
-  /// True in the one thread of a block or a copying role that starts copies.
+  /// True in the threads of a block or a copying role that start copies.
   virtual mlir::Value isCopier(B &b) = 0;
 
   // Rings; ordinals of type index

@@ -1,0 +1,24 @@
+//===- Gather.h - rows to shared memory by cp.async -------------*- C++ -*-===//
+//
+// The copy of a tile where no tensor map can describe the tensor, and on machines without TMA.
+//
+//===----------------------------------------------------------------------===//
+#ifndef FLASH_CONVERSION_NVVM_GATHER_H
+#define FLASH_CONVERSION_NVVM_GATHER_H
+
+#include "Kernel.h"
+
+namespace flash::nvvm {
+
+/// Threads that share a copy.
+inline constexpr int64_t gatherThreads = 128;
+
+/// Starts this thread's share of the copy of a view's rows [row, row + rows) into the slot at byte
+/// `offset`: 16-byte pieces, zeros outside the length and past the view's columns. `thread` is
+/// below gatherThreads.
+void emitGather(mlir::ImplicitLocOpBuilder &b, Kernel &kernel, tile::FillOp op,
+                tile::FillOp::Adaptor in, mlir::Value offset, mlir::Value thread);
+
+} // namespace flash::nvvm
+
+#endif // FLASH_CONVERSION_NVVM_GATHER_H
