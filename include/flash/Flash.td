@@ -80,6 +80,7 @@ def Flash_PlanAttr : Flash_Attr<"Plan", "plan", "how the op is done: the planner
     | `pack_gqa` | the query heads of one KV head are rows of one tile |
     | `splits` | over how many parts the keys are split |
     | `order` | in which order blocks take tiles |
+    | `transfer` | `"tma"`, or `"gather"` where no tensor map can describe K and V |
     | `roles`, `skip_blocks`, `pipeline_loads` | passes that may be switched off |
     | `why` | a reason for each decision, by field |
 

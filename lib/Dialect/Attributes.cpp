@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "flash/Flash.h"
+#include "flash/Schedule/Plan.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -150,7 +151,7 @@ LogicalResult TargetAttr::verify(function_ref<InFlightDiagnostic()> emitError, S
 //===----------------------------------------------------------------------===//
 
 namespace {
-enum class FieldKind { integer, pair, flag, order, splitBy, reasons };
+enum class FieldKind { integer, pair, flag, order, splitBy, transfer, reasons };
 struct Field {
   StringLiteral name;
   FieldKind kind;
@@ -162,7 +163,7 @@ constexpr Field planFields[] = {
     {"pack_gqa", FieldKind::flag},     {"splits", FieldKind::integer},
     {"order", FieldKind::order},       {"roles", FieldKind::flag},
     {"skip_blocks", FieldKind::flag},  {"pipeline_loads", FieldKind::flag},
-    {"why", FieldKind::reasons},
+    {"transfer", FieldKind::transfer}, {"why", FieldKind::reasons},
 };
 
 template <typename Names>
@@ -187,6 +188,9 @@ std::string demanded(FieldKind kind) {
   case FieldKind::splitBy:
     return oneOf(std::array{schedule::SplitBy::rows, schedule::SplitBy::columns},
                  schedule::splitByName);
+  case FieldKind::transfer:
+    return oneOf(std::array{schedule::Transfer::tma, schedule::Transfer::gather},
+                 schedule::transferName);
   case FieldKind::reasons:
     return "a dictionary of strings";
   }
@@ -215,6 +219,10 @@ bool holds(FieldKind kind, Attribute value) {
   case FieldKind::splitBy: {
     auto name = dyn_cast<StringAttr>(value);
     return name && schedule::parseSplitBy(name.getValue());
+  }
+  case FieldKind::transfer: {
+    auto name = dyn_cast<StringAttr>(value);
+    return name && schedule::parseTransfer(name.getValue());
   }
   case FieldKind::reasons: {
     auto reasons = dyn_cast<DictionaryAttr>(value);

@@ -26,6 +26,8 @@ schedule::PlanOverrides flash::overridesOf(PlanAttr plan) {
   fixed.overlap = plan.getFlag("overlap");
   fixed.packGqa = plan.getFlag("pack_gqa");
   fixed.splits = plan.getInt("splits");
+  if (auto name = plan.getText("transfer"))
+    fixed.transfer = schedule::parseTransfer(*name);
   if (auto name = plan.getText("order"))
     fixed.order = schedule::parseOrder(*name);
   return fixed;

@@ -32,24 +32,27 @@ SHARED_BYTES = 232448  # of one block
 
 
 def cases():
-    """(head size, head size of V, mask, element type, softcap, sink) of every kernel."""
+    """(head size, head size of V, mask, element type, options) of every kernel."""
     for d, dv in HEADS:
         for mask in MASKS:
-            yield d, dv, mask, "bf16", False, False
-        yield d, dv, "dense", "f16", False, False
-        yield d, dv, "causal", "f16", True, True
-        yield d, dv, "local", "bf16", True, True
-        yield d, dv, "causal", "bf16", False, True
-    yield 40, 72, "causal", "bf16", False, False  # padded
+            yield d, dv, mask, "bf16", ()
+        yield d, dv, "dense", "f16", ()
+        yield d, dv, "causal", "f16", ("softcap", "sink")
+        yield d, dv, "local", "bf16", ("softcap", "sink")
+        yield d, dv, "causal", "bf16", ("sink",)
+        yield d, dv, "causal", "bf16", ("gather",)
+    yield 40, 72, "causal", "bf16", ()  # padded
 
 
 def name_of(case):
-    d, dv, mask, element, softcap, sink = case
-    return f"{d}x{dv} {mask} {element}" + (" softcap" if softcap else "") + (" sink" if sink else "")
+    d, dv, mask, element, options = case
+    return " ".join([f"{d}x{dv}", mask, element, *options])
 
 
-def op_text(d, dv, mask, element, softcap, sink):
+def op_text(d, dv, mask, element, options):
     """The attention op over memrefs of any strides, as a module."""
+    softcap, sink = "softcap" in options, "sink" in options
+    plan = ', plan = #flash.plan<transfer = "gather">' if "gather" in options else ""
 
     def memref(cols):
         return f"memref<?x?x?x{cols}x{element}, strided<[?, ?, ?, 1], offset: ?>>"
@@ -61,7 +64,7 @@ def op_text(d, dv, mask, element, softcap, sink):
     extra = (f"sink(%sink : {logits}) " if sink else "") + "scale %scale " + ("softcap %cap " if softcap else "")
     return f"""func.func @attention({args}) {{
   flash.attention %q, %k, %v {extra}outs(%o, %lse : {memref(dv)}, {lse}) by #flash.mask<{MASKS[mask]}>
-      {{target = #flash.target<"sm_90a">}} : {memref(d)}, {memref(d)}, {memref(dv)}
+      {{target = #flash.target<"sm_90a">{plan}}} : {memref(d)}, {memref(d)}, {memref(dv)}
   return
 }}
 """

@@ -58,8 +58,8 @@ public:
   }
   friend IrBool lessThan(IrInt a, int64_t b) { return lessThan(a, constant(a, b)); }
   friend IrInt select(IrBool condition, IrInt a, IrInt b) {
-    return IrInt(*a.builder, a.builder->createOrFold<mlir::arith::SelectOp>(condition.get(),
-                                                                            a.value, b.value));
+    return IrInt(*a.builder,
+                 a.builder->createOrFold<mlir::arith::SelectOp>(condition.get(), a.value, b.value));
   }
 
 private:

@@ -147,8 +147,7 @@ Value Fragments::cast(B &b, tile::CastOp op, Value value) {
   return LLVM::BitcastOp::create(b, VectorType::get({sizeOf(value) / 2}, b.getI32Type()), narrow);
 }
 
-Value Fragments::map(B &b, tile::MapOp op, ValueRange inputs,
-                     function_ref<Value(Value)> remap) {
+Value Fragments::map(B &b, tile::MapOp op, ValueRange inputs, function_ref<Value(Value)> remap) {
   auto type = typeOf(op.getResult().getType().getShape(), b.getF32Type());
   IRMapping mapping;
   Block &body = op.getBody().front();
@@ -156,8 +155,7 @@ Value Fragments::map(B &b, tile::MapOp op, ValueRange inputs,
     mapping.map(arg, broadcast(b, input, type));
   auto operand = [&](Value value) {
     if (!mapping.contains(value))
-      mapping.map(value,
-                  splat(b, VectorType::get(type.getShape(), value.getType()), remap(value)));
+      mapping.map(value, splat(b, VectorType::get(type.getShape(), value.getType()), remap(value)));
     return mapping.lookup(value);
   };
   for (Operation &inner : body.without_terminator()) {
@@ -172,8 +170,8 @@ Value Fragments::map(B &b, tile::MapOp op, ValueRange inputs,
     } else if (isa<math::TanhOp>(inner)) {
       // 1 - 2 / (1 + e^2x) keeps f32's accuracy; tanh.approx has 2^-11.
       Value e = exp2(b, arith::MulFOp::create(b, operands[0], constant(b, type, 2 * kLog2e)));
-      Value half = divide(b, constant(b, type, 2),
-                          arith::AddFOp::create(b, e, constant(b, type, 1)));
+      Value half =
+          divide(b, constant(b, type, 2), arith::AddFOp::create(b, e, constant(b, type, 1)));
       result = arith::SubFOp::create(b, constant(b, type, 1), half);
     } else if (isa<arith::DivFOp>(inner)) {
       result = divide(b, operands[0], operands[1]);
@@ -193,8 +191,7 @@ Value Fragments::map(B &b, tile::MapOp op, ValueRange inputs,
 }
 
 Value Fragments::rescale(B &b, Value o, Value alpha) {
-  return arith::MulFOp::create(
-      b, o, broadcast(b, alpha, ::llvm::cast<VectorType>(o.getType())));
+  return arith::MulFOp::create(b, o, broadcast(b, alpha, ::llvm::cast<VectorType>(o.getType())));
 }
 
 Value Fragments::mask(B &b, tile::MaskOp op, tile::MaskOp::Adaptor in) {
@@ -220,8 +217,7 @@ Value Fragments::mask(B &b, tile::MaskOp op, tile::MaskOp::Adaptor in) {
     IrInt row = IrInt(b, in.getRow0()) + IrInt(b, rowOf(b, slot, slots));
     if (int64_t group = op.getGroup(); group > 1)
       row = floorDiv(row, group);
-    auto visible =
-        schedule::rowInterval(mask, row, IrInt(b, in.getLenQ()), IrInt(b, in.getLenK()));
+    auto visible = schedule::rowInterval(mask, row, IrInt(b, in.getLenQ()), IrInt(b, in.getLenK()));
     auto insert = [&](Value into, IrInt limit) -> Value {
       return LLVM::InsertElementOp::create(b, into, toI32(b, (limit - first).get()), i32(b, slot));
     };
@@ -263,8 +259,7 @@ Fragments::Step Fragments::softmaxStep(B &b, tile::SoftmaxStepOp::Adaptor in) {
   if (!isFirst)
     mNext = LLVM::MaxNumOp::create(b, m, mNext);
   // Measured against 0, the scores of a row without a key give p = 0.
-  Value reference =
-      arith::SelectOp::create(b, hasKey(b, mNext), mNext, constant(b, column, 0));
+  Value reference = arith::SelectOp::create(b, hasKey(b, mNext), mNext, constant(b, column, 0));
   Value shift = arith::NegFOp::create(b, arith::MulFOp::create(b, reference, cColumn));
   Value p = exp2(b, fma(b, s, splat(b, type, c), broadcast(b, shift, type)));
   Value sum = reduce(b, p, groups, /*isMax=*/false);
@@ -294,7 +289,9 @@ Fragments::Final Fragments::finalize(B &b, tile::FinalizeOp op, tile::FinalizeOp
     for (int64_t slot = 0; slot < column.getNumElements(); ++slot) {
       IrInt which(b, head);
       if (int64_t group = op.getGroup(); group > 1)
-        which = which + remainder(IrInt(b, in.getRow0()) + IrInt(b, rowOf(b, slot, column.getNumElements())), group);
+        which = which + remainder(IrInt(b, in.getRow0()) +
+                                      IrInt(b, rowOf(b, slot, column.getNumElements())),
+                                  group);
       Value wide = arith::IndexCastOp::create(b, b.getI64Type(), which.get());
       wide = arith::MulIOp::create(b, wide, kernel.stride(op.getSink(), 0));
       Value base = kernel.pointer(op.getSink());

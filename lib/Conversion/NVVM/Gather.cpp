@@ -26,11 +26,11 @@ void emitGather(ImplicitLocOpBuilder &b, Kernel &kernel, tile::FillOp op, tile::
   int64_t rows = type.getShape()[1], cols = view.getView().getType().getShape()[0];
   IrInt piece = remainder(IrInt(b, toIndex(b, thread)), pieces);
   IrInt row = floorDiv(IrInt(b, toIndex(b, thread)), pieces);
-  Value swizzled = arith::XOrIOp::create(b, toI32(b, piece.get()),
-                                         toI32(b, remainder(row, pieces).get()));
+  Value swizzled =
+      arith::XOrIOp::create(b, toI32(b, piece.get()), toI32(b, remainder(row, pieces).get()));
   // rowsAtOnce is a multiple of 8: a thread's rows have one swizzle.
-  Value first = arith::AddIOp::create(
-      b, offset, arith::MulIOp::create(b, swizzled, i32(b, pieceBytes)));
+  Value first =
+      arith::AddIOp::create(b, offset, arith::MulIOp::create(b, swizzled, i32(b, pieceBytes)));
   Value length = toIndex(b, kernel.length(b, view));
 
   Value zero = arith::ConstantIndexOp::create(b, 0), end = arith::ConstantIndexOp::create(b, rows);
@@ -38,21 +38,21 @@ void emitGather(ImplicitLocOpBuilder &b, Kernel &kernel, tile::FillOp op, tile::
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
   IrInt mine = IrInt(b, loop.getInductionVar()) + row, global = mine + IrInt(b, in.getRow());
-  Value source = kernel.address(b, view, in.getBatch(), in.getHead(), global.get(),
-                                (piece * pieceCols).get());
+  Value source =
+      kernel.address(b, view, in.getBatch(), in.getHead(), global.get(), (piece * pieceCols).get());
   Value to = arith::AddIOp::create(b, first, toI32(b, (mine * panelRowBytes).get()));
   Value isRow = lessThan(global, IrInt(b, length)).get();
   for (int64_t panel = 0; panel < panelsOf(type.getShape()[2]); ++panel) {
     Value isInside = isRow;
     if ((panel + 1) * panelCols > cols)
-      isInside = arith::AndIOp::create(
-          b, isRow, lessThan(piece * pieceCols + panel * panelCols, cols).get());
+      isInside = arith::AndIOp::create(b, isRow,
+                                       lessThan(piece * pieceCols + panel * panelCols, cols).get());
     // A piece of size 0 reads nothing and writes zeros.
     Value size = arith::SelectOp::create(b, isInside, i32(b, pieceBytes), i32(b, 0));
-    Value at = kernel.shared(
-        b, arith::AddIOp::create(b, to, i32(b, panel * rows * panelRowBytes)));
-    Value from = LLVM::GEPOp::create(b, source.getType(), type.getElementType(), source,
-                                     ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(panel * panelCols)});
+    Value at = kernel.shared(b, arith::AddIOp::create(b, to, i32(b, panel * rows * panelRowBytes)));
+    Value from =
+        LLVM::GEPOp::create(b, source.getType(), type.getElementType(), source,
+                            ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(panel * panelCols)});
     NVVM::CpAsyncOp::create(b, at, from, static_cast<uint32_t>(pieceBytes),
                             NVVM::LoadCacheModifierKind::CG, size);
   }

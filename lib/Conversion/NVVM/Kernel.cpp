@@ -24,9 +24,7 @@ Value toIndex(ImplicitLocOpBuilder &b, Value value) {
   return b.createOrFold<arith::IndexCastOp>(b.getIndexType(), value);
 }
 Value threadId(ImplicitLocOpBuilder &b) { return NVVM::ThreadIdXOp::create(b, b.getI32Type()); }
-Value laneId(ImplicitLocOpBuilder &b) {
-  return arith::AndIOp::create(b, threadId(b), i32(b, 31));
-}
+Value laneId(ImplicitLocOpBuilder &b) { return arith::AndIOp::create(b, threadId(b), i32(b, 31)); }
 
 static Value shuffle(ImplicitLocOpBuilder &b, Value value, int64_t lane, NVVM::ShflKind kind) {
   auto one = [&](Value x) -> Value {
@@ -39,8 +37,8 @@ static Value shuffle(ImplicitLocOpBuilder &b, Value value, int64_t lane, NVVM::S
   Value result = LLVM::PoisonOp::create(b, type);
   for (int64_t i = 0; i < type.getNumElements(); ++i) {
     Value at = i32(b, i);
-    result = LLVM::InsertElementOp::create(
-        b, result, one(LLVM::ExtractElementOp::create(b, value, at)), at);
+    result = LLVM::InsertElementOp::create(b, result,
+                                           one(LLVM::ExtractElementOp::create(b, value, at)), at);
   }
   return result;
 }
@@ -71,8 +69,7 @@ FailureOr<Kernel> Kernel::create(func::FuncOp func) {
       value = attr.getInt();
     return attr != nullptr;
   };
-  if (!number("flash.threads", kernel.threads) ||
-      !number("flash.shared_bytes", kernel.sharedBytes))
+  if (!number("flash.threads", kernel.threads) || !number("flash.shared_bytes", kernel.sharedBytes))
     return func.emitError("kernel needs flash.threads and flash.shared_bytes; run "
                           "flash-tile-assign first");
   kernel.hasRoles = false;
@@ -137,8 +134,8 @@ Value Kernel::tensorMap(Value memref, int64_t rows) {
   return map;
 }
 Value Kernel::pointer(Value memref) {
-  auto type =
-      LLVM::LLVMPointerType::get(func.getContext(), static_cast<unsigned>(NVVM::NVVMMemorySpace::Global));
+  auto type = LLVM::LLVMPointerType::get(func.getContext(),
+                                         static_cast<unsigned>(NVVM::NVVMMemorySpace::Global));
   return parameter("pointer", memref, 0, type);
 }
 Value Kernel::size(Value memref, unsigned dim) {
@@ -192,8 +189,7 @@ Value Kernel::address(ImplicitLocOpBuilder &b, tile::ViewOp view, Value batch, V
   Value offset = arith::AddIOp::create(b, term(batch, 0), term(head, isColumn ? 1 : 2));
   offset = arith::AddIOp::create(b, offset, term(row, isColumn ? 2 : 1));
   if (col)
-    offset = arith::AddIOp::create(b, offset,
-                                   arith::IndexCastOp::create(b, b.getI64Type(), col));
+    offset = arith::AddIOp::create(b, offset, arith::IndexCastOp::create(b, b.getI64Type(), col));
   Value base = pointer(memref);
   return LLVM::GEPOp::create(b, base.getType(), view.getView().getType().getElementType(), base,
                              ValueRange{offset});

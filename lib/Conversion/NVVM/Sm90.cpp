@@ -28,13 +28,13 @@ using namespace mlir;
 namespace flash::nvvm {
 namespace {
 
-constexpr int64_t kTileUnit = 16;       // bytes
-constexpr int64_t kWarpsPerGroup = 4;   // a warpgroup
-constexpr int64_t kRowsPerGroup = 64;   // of one wgmma
-constexpr int64_t kMaxCols = 256;       // of one wgmma
-constexpr int64_t kMaxBoxRows = 256;    // of one TMA box
-constexpr int64_t kTicks = 10'000'000;  // a wait's suspend hint, ns
-constexpr int64_t kRegisterStep = 8;    // setmaxnreg's granularity
+constexpr int64_t kTileUnit = 16;      // bytes
+constexpr int64_t kWarpsPerGroup = 4;  // a warpgroup
+constexpr int64_t kRowsPerGroup = 64;  // of one wgmma
+constexpr int64_t kMaxCols = 256;      // of one wgmma
+constexpr int64_t kMaxBoxRows = 256;   // of one TMA box
+constexpr int64_t kTicks = 10'000'000; // a wait's suspend hint, ns
+constexpr int64_t kRegisterStep = 8;   // setmaxnreg's granularity
 
 class Sm90Emitter : public TileEmitter {
 public:
@@ -75,8 +75,8 @@ private:
   }
   /// The slot's full or empty barrier.
   Value barrier(B &b, tile::RingOp ring, Value slot, bool isEmpty) {
-    int64_t first = *ring.getBarriers() +
-                    (isEmpty ? ring.getType().getShape()[0] * schedule::barrierBytes : 0);
+    int64_t first =
+        *ring.getBarriers() + (isEmpty ? ring.getType().getShape()[0] * schedule::barrierBytes : 0);
     Value offset = arith::MulIOp::create(b, slot, i32(b, schedule::barrierBytes));
     return kernel.shared(b, arith::AddIOp::create(b, offset, i32(b, first)));
   }
@@ -121,8 +121,8 @@ LogicalResult Sm90Emitter::check() {
       refuse(op, "loading rows into registers");
     } else if (auto store = dyn_cast<tile::StoreOp>(op)) {
       tile::FragType type = store.getValue().getType();
-      if (type.getShape()[1] > 1 && (type.getElementType().getIntOrFloatBitWidth() != 16 ||
-                                     type.getShape()[1] % 32))
+      if (type.getShape()[1] > 1 &&
+          (type.getElementType().getIntOrFloatBitWidth() != 16 || type.getShape()[1] % 32))
         refuse(op, "storing other than 16-bit elements in multiples of 32 columns");
     } else if (auto mma = dyn_cast<tile::MmaOp>(op)) {
       tile::FlightType type = mma.getResult().getType();
@@ -142,8 +142,7 @@ LogicalResult Sm90Emitter::check() {
 }
 
 void Sm90Emitter::prologue(B &b) {
-  Value isFirst =
-      arith::CmpIOp::create(b, arith::CmpIPredicate::eq, threadId(b), i32(b, 0));
+  Value isFirst = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, threadId(b), i32(b, 0));
   {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(scf::IfOp::create(b, isFirst).thenBlock());
@@ -173,9 +172,9 @@ void Sm90Emitter::prologue(B &b) {
 void Sm90Emitter::enterRole(B &b, tile::RoleAttr role) {
   // What a thread has at the launch: an equal share, as far as an instruction can name registers.
   const schedule::Machine &machine = schedule::machineOf(schedule::Target::sm90);
-  int64_t launched = std::min(machine.registersPerSm / kernel.threads,
-                              machine.maxRegistersPerThread) /
-                     kRegisterStep * kRegisterStep;
+  int64_t launched =
+      std::min(machine.registersPerSm / kernel.threads, machine.maxRegistersPerThread) /
+      kRegisterStep * kRegisterStep;
   if (role.getRegisters() == launched)
     return;
   NVVM::SetMaxRegisterOp::create(b, static_cast<uint32_t>(role.getRegisters()),
@@ -191,9 +190,9 @@ Value Sm90Emitter::isCopier(B &b) {
     return arith::CmpIOp::create(b, arith::CmpIPredicate::ult, threadId(b), i32(b, gatherThreads));
   if (!kernel.hasRoles)
     return arith::CmpIOp::create(b, arith::CmpIPredicate::eq, threadId(b), i32(b, 0));
-  Value warp = broadcastLane0(
-      b, arith::AndIOp::create(b, arith::ShRUIOp::create(b, threadId(b), i32(b, 5)),
-                               i32(b, kWarpsPerGroup - 1)));
+  Value warp =
+      broadcastLane0(b, arith::AndIOp::create(b, arith::ShRUIOp::create(b, threadId(b), i32(b, 5)),
+                                              i32(b, kWarpsPerGroup - 1)));
   Value isFirst = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, warp, i32(b, 0));
   auto inWarp = scf::IfOp::create(b, b.getI1Type(), isFirst, /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(b);
@@ -225,8 +224,8 @@ void Sm90Emitter::fill(B &b, tile::FillOp op, tile::FillOp::Adaptor in) {
   Value row = toI32(b, in.getRow()), head = toI32(b, in.getHead()), batch = toI32(b, in.getBatch());
   for (int64_t panel = 0; panel < panelsOf(type.getShape()[2]); ++panel) {
     // Dimensions d, s, h, b. The whole box counts, also where it lies outside the tensor.
-    Value at = kernel.shared(
-        b, arith::AddIOp::create(b, offset, i32(b, panel * rows * panelRowBytes)));
+    Value at =
+        kernel.shared(b, arith::AddIOp::create(b, offset, i32(b, panel * rows * panelRowBytes)));
     NVVM::CpAsyncBulkTensorGlobalToSharedClusterOp::create(
         b, at, map, ValueRange{i32(b, panel * panelCols), row, head, batch}, full, ValueRange(),
         Value(), Value(), NVVM::TMALoadMode::TILE, /*isCTAOnly=*/true, NVVM::CTAGroupKindAttr(),
@@ -283,8 +282,8 @@ Value Sm90Emitter::mma(B &b, tile::MmaOp op, tile::MmaOp::Adaptor in) {
   if (auto tileA = dyn_cast<tile::TileType>(op.getA().getType())) {
     product.aRows = tileA.getShape()[0];
     if (kernel.warps > kWarpsPerGroup) { // each warpgroup its own 64 rows
-      Value offset = arith::MulIOp::create(
-          b, warpGroup(b), i32(b, kRowsPerGroup * panelRowBytes / kTileUnit));
+      Value offset =
+          arith::MulIOp::create(b, warpGroup(b), i32(b, kRowsPerGroup * panelRowBytes / kTileUnit));
       a = arith::AddIOp::create(b, a, offset);
     }
   }

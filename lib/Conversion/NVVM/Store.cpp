@@ -62,8 +62,7 @@ void Fragments::storePacked(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in) {
     IrInt col = IrInt(b, toIndex(b, lane)) * 8;
     if (in.getCol())
       col = col + IrInt(b, in.getCol());
-    Value base =
-        kernel.address(b, view, in.getBatch(), in.getHead(), row.get(), col.get());
+    Value base = kernel.address(b, view, in.getBatch(), in.getHead(), row.get(), col.get());
     for (int64_t c = 0; c < cells; c += 4) {
       OpBuilder::InsertionGuard inner(b);
       if (in.getCol() || (c + 4) * 8 > viewCols) {
@@ -85,8 +84,8 @@ void Fragments::storeColumn(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in) {
   Value value = in.getValue();
   tile::ViewOp view = viewOf(op.getView());
   Value length = toIndex(b, kernel.length(b, view));
-  Value isFirst = arith::CmpIOp::create(
-      b, arith::CmpIPredicate::eq, arith::AndIOp::create(b, laneId(b), i32(b, 3)), i32(b, 0));
+  Value isFirst = arith::CmpIOp::create(b, arith::CmpIPredicate::eq,
+                                        arith::AndIOp::create(b, laneId(b), i32(b, 3)), i32(b, 0));
   auto inQuad = scf::IfOp::create(b, isFirst);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(inQuad.thenBlock());

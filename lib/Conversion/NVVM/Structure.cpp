@@ -33,8 +33,8 @@ static void expandWork(IRRewriter &rewriter, tile::ForWorkOp op) {
   B b(op.getLoc(), rewriter);
   IrInt heads(b, op.getHeads()), batch(b, op.getBatch());
   IrInt section = op.getSection() ? IrInt(b, op.getSection()) : heads * batch;
-  schedule::WorkShape<IrInt> shape{IrInt(b, op.getMTiles()), heads, batch,
-                                   IrInt(b, op.getSplits()), section};
+  schedule::WorkShape<IrInt> shape{IrInt(b, op.getMTiles()), heads, batch, IrInt(b, op.getSplits()),
+                                   section};
   Value first = toIndex(b, NVVM::BlockIdXOp::create(b, b.getI32Type()));
   Value step = toIndex(b, NVVM::GridDimXOp::create(b, b.getI32Type()));
   auto loop = scf::ForOp::create(b, first, schedule::tilesOf(shape).get(), step, op.getInits());
@@ -44,8 +44,7 @@ static void expandWork(IRRewriter &rewriter, tile::ForWorkOp op) {
   b.setInsertionPointToEnd(body);
   auto work = schedule::workAt(*schedule::parseOrder(op.getOrder()),
                                IrInt(b, loop.getInductionVar()), shape);
-  SmallVector<Value> arguments{work.m.get(), work.head.get(), work.batch.get(),
-                               work.split.get()};
+  SmallVector<Value> arguments{work.m.get(), work.head.get(), work.batch.get(), work.split.get()};
   llvm::append_range(arguments, loop.getRegionIterArgs());
   auto yield = cast<tile::YieldOp>(op.getBody().front().getTerminator());
   rewriter.mergeBlocks(&op.getBody().front(), body, arguments);
@@ -66,8 +65,8 @@ static void expandRoles(IRRewriter &rewriter, tile::RolesOp op, TileEmitter &emi
     Block::iterator at = b.getInsertionPoint();
     Operation *rest = nullptr;
     if (attr != op.getRoles().getValue().back()) {
-      Value isMine = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, group,
-                                           i32(b, first + groups));
+      Value isMine =
+          arith::CmpIOp::create(b, arith::CmpIPredicate::ult, group, i32(b, first + groups));
       auto branch = scf::IfOp::create(b, isMine, /*withElseRegion=*/true);
       rest = branch.elseBlock()->getTerminator();
       into = branch.thenBlock();

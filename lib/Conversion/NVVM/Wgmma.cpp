@@ -5,9 +5,9 @@
 //   low word   address | leading byte offset << 16
 //   high word  stride byte offset | swizzle 128B (1 << 30)
 //
-// K-major panels (Q, K): stride 1024 B between 8-row groups, the leading offset is ignored; a k step
-// is 32 B within the 128-byte rows of a panel. MN-major panels (V): leading offset = one panel (the
-// next 64 columns), stride 1024 B between 8-row groups; a k step of 16 rows is 2048 B.
+// K-major panels (Q, K): stride 1024 B between 8-row groups, the leading offset is ignored; a k
+// step is 32 B within the 128-byte rows of a panel. MN-major panels (V): leading offset = one panel
+// (the next 64 columns), stride 1024 B between 8-row groups; a k step of 16 rows is 2048 B.
 //
 //===----------------------------------------------------------------------===//
 #include "Wgmma.h"
@@ -33,8 +33,8 @@ static SmallVector<Value> cellsOf(B &b, Value vector) {
 /// asm volatile with `n` f32 results as a vector.
 static Value accumulatorAsm(B &b, int64_t n, StringRef text, StringRef constraints,
                             ValueRange operands) {
-  auto type = LLVM::LLVMStructType::getLiteral(b.getContext(),
-                                               SmallVector<Type>(n, b.getF32Type()));
+  auto type =
+      LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(n, b.getF32Type()));
   Value all = LLVM::InlineAsmOp::create(
                   b, type, operands, text, constraints, /*has_side_effects=*/true,
                   /*is_align_stack=*/false, LLVM::tailcallkind::TailCallKind::None,
