@@ -36,7 +36,11 @@ public:
     else if constexpr (std::is_same_v<T, std::string>)
       set(field, into, value->getAsString(), "a string", *value);
     else
-      set(field, into, value->getAsInteger(), "an integer", *value);
+      set(field, into, integer(*value), "an integer of 32 bits", *value);
+  }
+  static std::optional<int64_t> integer(const json::Value &value) {
+    auto found = value.getAsInteger();
+    return found && llvm::isInt<32>(*found) ? found : std::nullopt;
   }
   template <class Parse, class T>
   void readName(StringRef field, T &into, Parse parse, StringRef choices) {
@@ -117,10 +121,11 @@ void readWindow(Reader &reader, schedule::MaskRequest &mask) {
   if (!value)
     return;
   const json::Array *sides = value->getAsArray();
-  if (!sides || sides->size() != 2 || !(*sides)[0].getAsInteger() || !(*sides)[1].getAsInteger())
-    return reader.wrong("window", "two integers [left, right]", *value);
-  mask.left = *(*sides)[0].getAsInteger();
-  mask.right = *(*sides)[1].getAsInteger();
+  auto side = [&](size_t i) { return Reader::integer((*sides)[i]); };
+  if (!sides || sides->size() != 2 || !side(0) || !side(1))
+    return reader.wrong("window", "two integers of 32 bits", *value);
+  mask.left = *side(0);
+  mask.right = *side(1);
 }
 
 //===----------------------------------------------------------------------===//
@@ -181,7 +186,21 @@ std::string decidedText(const schedule::Plan &plan) {
 
 } // namespace
 
+/// Parsers recurse; what is nested deeper than any problem is must not reach them.
+static bool isTooDeep(StringRef text) {
+  constexpr int deepest = 64;
+  int depth = 0;
+  for (char c : text) {
+    depth += StringRef("[{<(").contains(c) - StringRef("]}>)").contains(c);
+    if (depth > deepest)
+      return true;
+  }
+  return false;
+}
+
 Or<Request> flash::readRequest(const std::string &text) {
+  if (isTooDeep(text))
+    return invalid("expected a problem as JSON, got brackets nested deeper than any problem has");
   auto parsed = json::parse(text);
   if (!parsed)
     return invalid("expected a problem as JSON: " + llvm::toString(parsed.takeError()));

@@ -106,7 +106,9 @@ def fit(q, k, v, paged=False):
     if len(q.shape) == rank == 4 and not paged:
         same("batch", ("k", k.shape[0]), ("q", q.shape[0]))
     heads, kv_heads = q.shape[-2], k.shape[-2]
-    if kv_heads == 0 or heads == 0 or heads % kv_heads:
+    if kv_heads == 0:
+        raise ValueError("expected k and v of at least one head, got 0")
+    if heads % kv_heads:
         raise ValueError(f"expected q's heads ({heads}) to be a multiple of k's and v's ({kv_heads})")
     return q, k, v
 

@@ -28,7 +28,7 @@ REFUSED = [
     ("v's heads", dense, dict(v=array(2, 16, 1, 64)), ValueError, ["v's heads (1)", "k's (2)"]),
     ("batch", dense, dict(k=array(3, 16, 2, 64), v=array(3, 16, 2, 64)), ValueError, ["k's batch (3)", "q's (2)"]),
     ("heads", dense, dict(q=array(2, 8, 3, 64)), ValueError, ["(3)", "(2)"]),
-    ("no heads", dense, dict(q=array(2, 8, 0, 64)), ValueError, ["q's heads (0)"]),
+    ("no heads", dense, dict(k=array(2, 16, 0, 64), v=array(2, 16, 0, 64)), ValueError, ["k and v", "0"]),
     ("rank", dense, dict(q=array(8, 4, 64)), ValueError, ["q of rank 4", "rank 3"]),
     ("element types", dense, dict(k=array(2, 16, 2, 64, dtype=np.float32)), TypeError, ["k's element type (f32)", "q's (f16)"]),
     ("element type", dense, dict(q=array(2, 8, 4, 64, dtype=np.int8)), TypeError, ["q's element type", "int8"]),

@@ -98,6 +98,7 @@ def test_nothing_to_do():
     q, k, v = inputs()
     assert flash_mlir.attention(q[:, :0], k, v).shape == (1, 0, 4, 64)
     assert flash_mlir.attention(q[:0], k[:0], v[:0]).shape == (0, 37, 4, 64)
+    assert flash_mlir.attention(q[:, :, :0], k, v).shape == (1, 37, 0, 64)
 
 
 def test_strides_and_out():
