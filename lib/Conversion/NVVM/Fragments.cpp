@@ -56,6 +56,43 @@ static Value log2(B &b, Value x) {
 // Layout
 //===----------------------------------------------------------------------===//
 
+LogicalResult Fragments::check() {
+  bool ok = true;
+  kernel.func.walk([&](Operation *op) {
+    auto check = [&](Type type) {
+      ArrayRef<int64_t> shape;
+      Type element;
+      if (auto fragment = dyn_cast<tile::FragType>(type))
+        shape = fragment.getShape(), element = fragment.getElementType();
+      else if (auto flight = dyn_cast<tile::FlightType>(type))
+        shape = flight.getShape(), element = flight.getElementType();
+      else
+        return;
+      bool isPacked = element.isF16() || element.isBF16();
+      if (shape[0] % (16 * kernel.warps) || (shape[1] != 1 && shape[1] % 8) ||
+          !(element.isF32() || (isPacked && shape[1] > 1))) {
+        op->emitError() << "expected rows in 16 a warp (" << kernel.warps
+                        << " warps), columns in 8 and f32 or packed f16 or bf16, got " << type;
+        ok = false;
+      } else if (isPacked && !isa<tile::CastOp, tile::MmaOp, tile::StoreOp>(op) &&
+                 op->getDialect()->getNamespace() == tile::TileDialect::getDialectNamespace()) {
+        op->emitError() << "packed fragments are only cast, multiplied and stored, got " << type;
+        ok = false;
+      }
+    };
+    llvm::for_each(op->getResultTypes(), check);
+    if (auto cast = dyn_cast<tile::CastOp>(op); cast && ok) {
+      Type from = cast.getValue().getType().getElementType();
+      Type to = cast.getResult().getType().getElementType();
+      if (from != to && !(from.isF32() && !to.isF32())) {
+        op->emitError() << "casts go from f32 to f16 or bf16, got " << from << " to " << to;
+        ok = false;
+      }
+    }
+  });
+  return success(ok);
+}
+
 VectorType Fragments::typeOf(ArrayRef<int64_t> shape, Type element) const {
   int64_t groups = groupsOf(shape[0]);
   if (shape[1] == 1)
@@ -183,7 +220,8 @@ Value Fragments::map(B &b, tile::MapOp op, ValueRange inputs, function_ref<Value
       for (Value out : copy->getResults())
         out.setType(VectorType::get(type.getShape(), out.getType()));
       b.insert(copy);
-      result = copy->getResult(0);
+      mapping.map(inner.getResults(), copy->getResults());
+      continue;
     }
     mapping.map(inner.getResult(0), result);
   }

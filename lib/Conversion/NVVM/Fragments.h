@@ -24,6 +24,8 @@ public:
   using B = mlir::ImplicitLocOpBuilder;
   explicit Fragments(Kernel &kernel) : kernel(kernel) {}
 
+  /// Emits a located error for each fragment that has no such vector.
+  mlir::LogicalResult check();
   /// The vector of a fragment's or flight's cells.
   mlir::VectorType typeOf(llvm::ArrayRef<int64_t> shape, mlir::Type element) const;
 

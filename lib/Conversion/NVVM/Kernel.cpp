@@ -60,7 +60,26 @@ int64_t slotBytes(tile::RingType type) {
 // The kernel
 //===----------------------------------------------------------------------===//
 
+/// One error for each thing that keeps the function from being a kernel.
+static LogicalResult checkFunction(func::FuncOp func) {
+  bool ok = true;
+  auto refuse = [&](Operation *op, const Twine &sentence) {
+    ok = false;
+    op->emitError(sentence);
+  };
+  if (func.isExternal() || !llvm::hasSingleElement(func.getBody()))
+    refuse(func, "kernel needs a body of one block");
+  if (func.getNumResults())
+    refuse(func, "kernel needs no results, writes to its arguments");
+  for (Type type : func.getArgumentTypes())
+    if (!isa<MemRefType>(type) && !type.isIndex() && !type.isF32())
+      refuse(func, "kernel takes memrefs, f32 and index, not an argument of another type");
+  return success(ok);
+}
+
 FailureOr<Kernel> Kernel::create(func::FuncOp func) {
+  if (failed(checkFunction(func)))
+    return failure();
   Kernel kernel;
   kernel.func = func;
   auto number = [&](StringRef name, int64_t &value) {
@@ -72,48 +91,61 @@ FailureOr<Kernel> Kernel::create(func::FuncOp func) {
   if (!number("flash.threads", kernel.threads) || !number("flash.shared_bytes", kernel.sharedBytes))
     return func.emitError("kernel needs flash.threads and flash.shared_bytes; run "
                           "flash-tile-assign first");
+  if (kernel.threads <= 0 || kernel.threads % 32 || kernel.threads > 1024)
+    return func.emitError("kernel needs whole warps of at most 1024 threads, has ")
+           << kernel.threads;
   kernel.hasRoles = false;
   kernel.warps = kernel.threads / 32;
   kernel.oldArguments = func.getNumArguments();
+  if (failed(kernel.check()))
+    return failure();
+  return kernel;
+}
 
-  bool failed = false;
+LogicalResult Kernel::check() {
+  bool ok = true;
+  auto refuse = [&](Operation *op) {
+    ok = false;
+    return op->emitError();
+  };
   func.walk([&](tile::RolesOp roles) {
-    kernel.hasRoles = true;
-    int64_t warps = 0;
+    hasRoles = true;
+    int64_t all = 0, multiplying = 0;
     for (auto role : roles.getRoles().getAsRange<tile::RoleAttr>()) {
+      all += role.getInstances() * role.getWarps();
       if (!llvm::is_contained(role.getUnits(), tile::Unit::tensor))
         continue;
-      if (warps && warps != role.getWarps()) {
-        roles.emitError("roles that multiply need equal warps, have ")
-            << warps << " and " << role.getWarps();
-        failed = true;
-      }
-      kernel.warps = warps = role.getWarps();
+      if (multiplying && multiplying != role.getWarps())
+        refuse(roles) << "roles that multiply need equal warps, have " << multiplying << " and "
+                      << role.getWarps();
+      warps = multiplying = role.getWarps();
     }
+    if (all * 32 != threads)
+      refuse(roles) << "roles need " << all * 32 << " threads, the kernel has " << threads;
   });
+  Block *entry = &func.getBody().front();
+  auto isArgument = [&](Value value) {
+    auto argument = dyn_cast<BlockArgument>(value);
+    return argument && argument.getOwner() == entry;
+  };
   func.walk([&](Operation *op) {
     for (Value operand : op->getOperands()) {
       bool isView = isa<tile::ViewType>(operand.getType());
       if ((isView && !viewOf(operand)) ||
-          (isa<tile::RingType>(operand.getType()) && !ringOf(operand))) {
-        op->emitError("needs its ") << (isView ? "view" : "ring") << " defined in the kernel";
-        failed = true;
-      }
+          (isa<tile::RingType>(operand.getType()) && !ringOf(operand)))
+        refuse(op) << "needs its " << (isView ? "view" : "ring") << " defined in the kernel";
+      if (!isa<MemRefType>(operand.getType()))
+        continue;
+      auto dim = dyn_cast<memref::DimOp>(op);
+      if (!isArgument(operand) ||
+          (!isa<tile::ViewOp, tile::FinalizeOp>(op) && !(dim && dim.getConstantIndex())))
+        refuse(op) << "memrefs are the kernel's arguments, for views, sinks and constant dims only";
     }
     auto ring = dyn_cast<tile::RingOp>(op);
-    if (ring && (!ring.getOffset() || !ring.getBarriers())) {
-      ring.emitError("ring needs offset and barriers; run flash-tile-assign first");
-      failed = true;
-    }
-    auto view = dyn_cast<tile::ViewOp>(op);
-    if (view && !isa<BlockArgument>(view.getSource())) {
-      view.emitError("needs an argument of the kernel as source");
-      failed = true;
-    }
+    if (ring && (!ring.getOffset() || !ring.getBarriers()))
+      refuse(ring) << "ring needs offset and barriers; run flash-tile-assign first";
   });
-  if (failed)
-    return failure();
-  return kernel;
+  return success(ok);
 }
 
 Value Kernel::parameter(StringRef kind, Value arg, int64_t detail, Type type) {

@@ -48,6 +48,8 @@ public:
   mlir::Value shared(mlir::ImplicitLocOpBuilder &b, mlir::Value offset);
 
 private:
+  mlir::LogicalResult check();
+
   struct Parameter {
     llvm::StringRef kind;
     unsigned arg;

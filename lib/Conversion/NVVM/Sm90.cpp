@@ -129,6 +129,8 @@ LogicalResult Sm90Emitter::check() {
       int64_t rows = type.getShape()[0], cols = type.getShape()[1];
       if (rows * kWarpsPerGroup != kRowsPerGroup * kernel.warps)
         refuse(op, "a product of " + Twine(rows) + " rows in " + Twine(kernel.warps) + " warps");
+      else if (mma.getB().getType().getElementType().getIntOrFloatBitWidth() != 16)
+        refuse(op, "a product of other than 16-bit elements");
       else if (cols > kMaxCols || cols % 8)
         refuse(op, "a product of " + Twine(cols) + " columns");
       else if (mma.getB().getType().getShape()[mma.getTransB() ? 1 : 0] % 16)

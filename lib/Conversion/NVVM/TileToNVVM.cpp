@@ -191,7 +191,7 @@ private:
     if (failed(kernel))
       return failure();
     std::unique_ptr<TileEmitter> emitter = makeSm90Emitter(*kernel);
-    if (failed(emitter->check()))
+    if (failed(emitter->check()) || failed(Fragments(*kernel).check()))
       return failure();
     DenseMap<Operation *, unsigned> pending;
     func.walk([&](tile::MmaWaitOp wait) { pending[wait] = pendingAfter(wait); });

@@ -59,3 +59,42 @@ func.func @load(%m: memref<?x?x?xf32>, %row: index)
   %f = flash_tile.load %v[%row, %row, %row] : <1xf32> -> <64x1xf32>
   return
 }
+
+// -----
+
+// expected-error @+1 {{kernel needs a body of one block}}
+func.func private @external() attributes {flash.kernel, flash.target = #flash.target<"sm_90a">, flash.threads = 128 : i64, flash.shared_bytes = 0 : i64}
+
+// -----
+
+// expected-error @+1 {{kernel takes memrefs, f32 and index, not an argument of another type}}
+func.func @argument(%x: f64) attributes {flash.kernel, flash.target = #flash.target<"sm_90a">, flash.threads = 128 : i64, flash.shared_bytes = 0 : i64} {
+  return
+}
+
+// -----
+
+func.func @memory(%m: memref<4xf32>, %i: index) attributes {flash.kernel, flash.target = #flash.target<"sm_90a">, flash.threads = 128 : i64, flash.shared_bytes = 0 : i64} {
+  // expected-error @+1 {{memrefs are the kernel's arguments, for views, sinks and constant dims only}}
+  %x = memref.load %m[%i] : memref<4xf32>
+  return
+}
+
+// -----
+
+func.func @rows(%f: f32) attributes {flash.kernel, flash.target = #flash.target<"sm_90a">, flash.threads = 128 : i64, flash.shared_bytes = 0 : i64} {
+  // expected-error @+1 {{expected rows in 16 a warp (4 warps), columns in 8 and f32 or packed f16 or bf16, got '!flash_tile.frag<32x64xf32>'}}
+  %x = flash_tile.splat %f : f32 -> <32x64xf32>
+  return
+}
+
+// -----
+
+func.func @roles(%n: index) attributes {flash.kernel, flash.target = #flash.target<"sm_90a">, flash.threads = 128 : i64, flash.shared_bytes = 0 : i64} {
+  // expected-error @+1 {{roles need 256 threads, the kernel has 128}}
+  flash_tile.roles [#flash_tile.role<"all", instances = 2, warps = 4, registers = 128, units = [tensor, vector]>] {
+  ^bb0(%w: index):
+    flash_tile.yield
+  }
+  return
+}
