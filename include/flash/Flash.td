@@ -44,9 +44,9 @@ def Flash_MaskAttr : Flash_Attr<"Mask", "mask", "which keys a query sees, bottom
     With `offset = Sk - Sq`: `dense` shows every key; `causal` keys `j <= i + offset`; `local` keys
     `i + offset - left <= j <= i + offset + right` (a bound left out is unbounded), of the query's own chunk
     of `chunk` keys if `chunk` is given, and besides them the first `sink_tokens` keys as far as the right
-    bound allows.
+    bound allows. Numbers may be left out: unbounded sides, no chunk, no sink tokens.
 
-    Example: `#flash.mask<local, left = 256, right = 0, sink_tokens = 4>`.
+    Example: `#flash.mask<local, left = 256, right = 0, sink_tokens = 4>`, in an op `by <local, left = 256, right = 0>`.
   }];
   let parameters = (ins "::flash::schedule::MaskKind":$kind, "int64_t":$left, "int64_t":$right,
                         "int64_t":$chunk, "int64_t":$sinkTokens);

@@ -38,6 +38,8 @@ def Tile_Dialect : Dialect {
 class Tile_Type<string n, string mnem, int rank, string text> : TypeDef<Tile_Dialect, n> {
   let mnemonic = mnem;
   let summary = text;
+  let description = "Example: `!flash_tile." # mnem # !cond(!eq(rank, 1) : "<64xbf16>", !eq(rank, 2) : "<64x128xf32>",
+                                                            true : "<2x128x64xbf16>") # "`.";
   let parameters = (ins ArrayRefParameter<"int64_t">:$shape, "::mlir::Type":$elementType);
   let assemblyFormat = "`<` custom<Shape>($shape, $elementType) `>`";
   let genVerifyDecl = 1;
@@ -73,6 +75,10 @@ def SoftmaxAttr : Tile_EnumAttr<SoftmaxEnum, "softmax">;
 def RoleAttr : AttrDef<Tile_Dialect, "Role"> {
   let mnemonic = "role";
   let summary = "one program of a block: its instances, warps an instance, registers a thread, and units";
+  let description = [{
+    Registers 0: as many as the compiler takes.
+    Example: `#flash_tile.role<"consumer", instances = 2, warps = 4, registers = 240, units = [tensor, vector]>`.
+  }];
   let parameters = (ins StringRefParameter<>:$name, "int64_t":$instances, "int64_t":$warps, "int64_t":$registers,
                         ArrayRefParameter<"::flash::tile::Unit">:$units);
   let assemblyFormat = "`<` $name `,` struct($instances, $warps, $registers) `,` `units` `=` `[` $units `]` `>`";
@@ -92,7 +98,11 @@ def UnitOpInterface : OpInterface<"UnitOpInterface"> {
   let description = "Names the unit that executes the op.";
   let methods = [InterfaceMethod<"The unit that executes this op.", "::flash::tile::Unit", "getUnit">];
 }
+/// An op says what it means, who executes it and how it looks; all three make its description.
 class Tile_Op<string mnem, string unit, list<Trait> traits = []> : Op<Tile_Dialect, mnem, traits # [UnitOpInterface]> {
+  string meaning = "";
+  string example = ?; // of its lit test
+  let description = meaning # "\n    Unit: `" # unit # "`.\n\n    ```mlir\n    " # example # "\n    ```\n";
   let extraClassDeclaration = "Unit getUnit() { return Unit::" # unit # "; }";
 }
 
@@ -102,7 +112,7 @@ class Tile_Op<string mnem, string unit, list<Trait> traits = []> : Op<Tile_Diale
 
 def ViewOp : Tile_Op<"view", "any", [Pure]> {
   let summary = "a global tensor with everything that decides where a row lies";
-  let description = [{
+  let meaning = [{
     | view | memref |
     | --- | --- |
     | `cols` > 1 | `B x S x H x cols`, row r of (b, h) is `[b, r, h]` |
@@ -111,8 +121,9 @@ def ViewOp : Tile_Op<"view", "any", [Pure]> {
 
     `group = g` packs query heads: row r of head h is query r / g of head h * g + r % g. Rows outside the length
     read as zero and are never written, and so do columns past `cols` of a wider tile.
-    Example: `%v = flash_tile.view %m : memref<?x?x?x128xbf16> -> !flash_tile.view<128xbf16>`.
   }];
+  let example = [{%v = flash_tile.view %m : memref<?x?x?x64xbf16, strided<[?, ?, ?, 1], offset: ?>> -> <64xbf16>
+    %o = flash_tile.view %p {group = 2, partial} : memref<2x3x5x4x64xf32> -> <64xf32>}];
   let arguments = (ins AnyMemRef:$source, DefaultValuedAttr<I64Attr, "1">:$group, UnitAttr:$partial);
   let results = (outs ViewType:$view);
   let assemblyFormat = "$source attr-dict `:` type($source) `->` type($view)";
@@ -120,16 +131,18 @@ def ViewOp : Tile_Op<"view", "any", [Pure]> {
 }
 def LengthOp : Tile_Op<"length", "any", [Pure]> {
   let summary = "rows in use of sequence b (queries times group if packed)";
+  let example = "%n = flash_tile.length %v[%b] : <64xbf16>";
   let arguments = (ins ViewType:$view, Index:$batch);
   let results = (outs Index:$rows);
   let assemblyFormat = "$view `[` $batch `]` attr-dict `:` type($view)";
 }
 def RingOp : Tile_Op<"ring", "any"> {
   let summary = "shared tiles in a ring; the ordinal `it` of a fill picks slot it % stages";
-  let description = [{
+  let meaning = [{
     `writers` fills and `releases` releases complete one ordinal (set by split-roles). `offset` (of slot 0) and
     `barriers` (of the full and empty barriers), in bytes, are written by flash-tile-assign and by nobody else.
   }];
+  let example = [{%k = flash_tile.ring "k" {releases = 2 : i64} : <2x128x64xbf16>}];
   let arguments = (ins StrAttr:$name, DefaultValuedAttr<I64Attr, "1">:$writers, DefaultValuedAttr<I64Attr, "1">:$releases,
                        OptionalAttr<I64Attr>:$offset, OptionalAttr<I64Attr>:$barriers);
   let results = (outs RingType:$ring);
@@ -138,11 +151,13 @@ def RingOp : Tile_Op<"ring", "any"> {
 }
 def BlockRangeOp : Tile_Op<"block_range", "any", [Pure]> {
   let summary = "which key blocks rows [row0, row0 + rows) need, as four runs";
-  let description = [{
+  let meaning = [{
     Blocks are visited downwards from `end - 1`: `right` masked ones (at least one if any block of this stretch is
     needed: it pays for the ragged end), `inner` fully visible ones, `left` masked ones, then `sink` blocks
     downwards from `sink - 1`. Evaluated for `split` of `splits`. Expanded late, from the planner's own formula.
   }];
+  let example = [{%end, %right, %inner, %left, %sink = flash_tile.block_range by <causal> rows[%row0, 128] block 64
+        lengths(%lq, %lk) split(%s, %n)}];
   let arguments = (ins Index:$row0, Index:$len_q, Index:$len_k, Index:$split, Index:$splits, I64Attr:$rows, I64Attr:$block,
                        Tile_MaskAttr:$mask, DefaultValuedAttr<I64Attr, "1">:$group);
   let results = (outs Index:$end, Index:$right, Index:$inner, Index:$left, Index:$sink);
@@ -152,6 +167,7 @@ def BlockRangeOp : Tile_Op<"block_range", "any", [Pure]> {
 }
 def SplatOp : Tile_Op<"splat", "vector", [Pure]> {
   let summary = "a fragment of one value";
+  let example = "%o = flash_tile.splat %zero : f32 -> <64x128xf32>";
   let arguments = (ins AnyFloat:$value);
   let results = (outs FragType:$result);
   let assemblyFormat = "$value attr-dict `:` type($value) `->` type($result)";
@@ -164,11 +180,15 @@ def SplatOp : Tile_Op<"splat", "vector", [Pure]> {
 
 def ForWorkOp : Tile_Op<"for_work", "any", [AttrSizedOperandSegments]> {
   let summary = "runs the body for every tile of work that falls to this block";
-  let description = [{
+  let meaning = [{
     Block arguments: m, head, batch, split, then the carried values. Together the blocks visit each tile of
     m_tiles x heads x batch x splits exactly once, in `order`: block i of n takes the tiles i, i + n, i + 2n, ...
     of it. `section` is the number of (batch, head) pairs whose keys and values share the L2 cache.
   }];
+  let example = [{%n = flash_tile.for_work "static"(%tiles, %heads, %batch, %splits) iter(%c0 : index) -> index {
+    ^bb0(%m: index, %h: index, %b: index, %s: index, %t: index):
+      flash_tile.yield %t : index
+    }}];
   let arguments = (ins Tile_OrderAttr:$order, Index:$m_tiles, Index:$heads, Index:$batch, Index:$splits,
                        Optional<Index>:$section, Variadic<AnyType>:$inits);
   let results = (outs Variadic<AnyType>:$results);
@@ -179,7 +199,17 @@ def ForWorkOp : Tile_Op<"for_work", "any", [AttrSizedOperandSegments]> {
 }
 def RolesOp : Tile_Op<"roles", "any"> {
   let summary = "runs several programs at once; each instance of a role gets its number as block argument";
-  let description = "Roles meet only at rings and at the op's end. Fragments do not cross its boundary.";
+  let meaning = [{
+    Roles meet only at rings and at the op's end. Fragments do not cross its boundary.
+  }];
+  let example = [{flash_tile.roles [#flash_tile.role<"producer", instances = 1, warps = 1, registers = 24, units = [copy]>,
+                      #flash_tile.role<"consumer", instances = 2, warps = 4, registers = 240, units = [tensor, vector]>] {
+    ^bb0(%w: index):
+      flash_tile.yield
+    }, {
+    ^bb0(%w: index):
+      flash_tile.yield
+    }}];
   let arguments = (ins ArrayAttr:$roles);
   let regions = (region VariadicRegion<SizedRegion<1>>:$bodies);
   let assemblyFormat = "$roles $bodies attr-dict-with-keyword";
@@ -187,6 +217,7 @@ def RolesOp : Tile_Op<"roles", "any"> {
 }
 def YieldOp : Tile_Op<"yield", "any", [Pure, Terminator]> {
   let summary = "ends a region of this dialect";
+  let example = "flash_tile.yield %t : index";
   let arguments = (ins Variadic<AnyType>:$values);
   let assemblyFormat = "($values^ `:` type($values))? attr-dict";
 }
@@ -197,16 +228,18 @@ def YieldOp : Tile_Op<"yield", "any", [Pure, Terminator]> {
 
 def FillOp : Tile_Op<"fill", "copy"> {
   let summary = "starts the copy of a view's rows into ring[it]; returns at once";
-  let description = [{
+  let meaning = [{
     Waits until the slot's previous ordinal is released, then copies rows [row, row + rows) x [0, cols), zeros
     outside the length. Visible only through `wait` of the same ordinal. The ordinals of one slot come without gaps.
   }];
+  let example = "flash_tile.fill %v[%b, %h, %row] -> %k[%it] : <64xbf16> -> <2x128x64xbf16>";
   let arguments = (ins ViewType:$view, Index:$batch, Index:$head, Index:$row, RingType:$ring, Index:$it);
   let assemblyFormat = "$view `[` $batch `,` $head `,` $row `]` `->` $ring `[` $it `]` attr-dict `:` type($view) `->` type($ring)";
   let hasVerifier = 1;
 }
 def WaitOp : Tile_Op<"wait", "any"> {
   let summary = "blocks until ring[it] is filled and gives the tile";
+  let example = "%t = flash_tile.wait %k[%it] : <2x128x64xbf16> -> <128x64xbf16>";
   let arguments = (ins RingType:$ring, Index:$it);
   let results = (outs TileType:$tile);
   let assemblyFormat = "$ring `[` $it `]` attr-dict `:` type($ring) `->` type($tile)";
@@ -214,12 +247,14 @@ def WaitOp : Tile_Op<"wait", "any"> {
 }
 def ReleaseOp : Tile_Op<"release", "any"> {
   let summary = "this instance reads ring[it] no more; every mma that reads the tile must have been waited for";
+  let example = "flash_tile.release %k[%it] : <2x128x64xbf16>";
   let arguments = (ins RingType:$ring, Index:$it);
   let assemblyFormat = "$ring `[` $it `]` attr-dict `:` type($ring)";
   let hasVerifier = 1;
 }
 def SliceOp : Tile_Op<"slice", "any", [Pure]> {
   let summary = "columns [col, ...) of a tile, as a tile; no data moves";
+  let example = "%half = flash_tile.slice %t[%col] : <64x512xbf16> -> <64x256xbf16>";
   let arguments = (ins TileType:$tile, Index:$col);
   let results = (outs TileType:$result);
   let assemblyFormat = "$tile `[` $col `]` attr-dict `:` type($tile) `->` type($result)";
@@ -227,6 +262,7 @@ def SliceOp : Tile_Op<"slice", "any", [Pure]> {
 }
 def LoadOp : Tile_Op<"load", "vector"> {
   let summary = "a view's rows straight into registers; 0 outside the length";
+  let example = "%x = flash_tile.load %lse[%b, %h, %row] : <1xf32> -> <64x1xf32>";
   let arguments = (ins ViewType:$view, Index:$batch, Index:$head, Index:$row);
   let results = (outs FragType:$result);
   let assemblyFormat = "$view `[` $batch `,` $head `,` $row `]` attr-dict `:` type($view) `->` type($result)";
@@ -234,6 +270,7 @@ def LoadOp : Tile_Op<"load", "vector"> {
 }
 def StoreOp : Tile_Op<"store", "vector"> {
   let summary = "a fragment into a view's rows, from column `col` on; rows and columns outside are left alone";
+  let example = "flash_tile.store %o -> %v[%b, %h, %row] col %c256 : <64x256xbf16> -> <512xbf16>";
   let arguments = (ins FragType:$value, ViewType:$view, Index:$batch, Index:$head, Index:$row, Optional<Index>:$col);
   let assemblyFormat = [{ $value `->` $view `[` $batch `,` $head `,` $row `]` (`col` $col^)? attr-dict
     `:` type($value) `->` type($view) }];
@@ -246,9 +283,11 @@ def StoreOp : Tile_Op<"store", "vector"> {
 
 def MmaOp : Tile_Op<"mma", "tensor"> {
   let summary = "starts acc + a * b in f32; results are in flight, in issue order";
-  let description = [{
+  let meaning = [{
     a: tile or fragment, rows x k. b: tile, k x cols, or with `trans` cols x k. Without acc: zero. acc is consumed.
   }];
+  let example = [{%s = flash_tile.mma %q, %k trans : !flash_tile.tile<64x128xbf16>, <128x128xbf16> -> <64x128xf32>
+    %o = flash_tile.mma %p, %v acc %o0 : !flash_tile.frag<64x128xf32> : !flash_tile.frag<64x128xbf16>, <128x128xbf16> -> <64x128xf32>}];
   let arguments = (ins AnyTypeOf<[TileType, FragType]>:$a, TileType:$b, Optional<FragType>:$acc, UnitAttr:$trans_b);
   let results = (outs FlightType:$result);
   let assemblyFormat = [{ $a `,` $b (`trans` $trans_b^)? (`acc` $acc^ `:` type($acc))? attr-dict
@@ -257,6 +296,7 @@ def MmaOp : Tile_Op<"mma", "tensor"> {
 }
 def MmaWaitOp : Tile_Op<"mma_wait", "tensor"> {
   let summary = "blocks until this mma and all earlier ones of the instance are done";
+  let example = "%s = flash_tile.mma_wait %f : <64x128xf32> -> <64x128xf32>";
   let arguments = (ins FlightType:$flight);
   let results = (outs FragType:$result);
   let assemblyFormat = "$flight attr-dict `:` type($flight) `->` type($result)";
@@ -269,6 +309,7 @@ def MmaWaitOp : Tile_Op<"mma_wait", "tensor"> {
 
 def CastOp : Tile_Op<"cast", "vector", [Pure]> {
   let summary = "round to nearest even";
+  let example = "%p16 = flash_tile.cast %p : <64x128xf32> -> <64x128xbf16>";
   let arguments = (ins FragType:$value);
   let results = (outs FragType:$result);
   let assemblyFormat = "$value attr-dict `:` type($value) `->` type($result)";
@@ -276,7 +317,14 @@ def CastOp : Tile_Op<"cast", "vector", [Pure]> {
 }
 def MapOp : Tile_Op<"map", "vector"> {
   let summary = "an elementwise function of fragments; Mx1 operands broadcast along their row";
-  let description = "The region takes one scalar an operand and yields one; it holds only side-effect-free arith and math ops.";
+  let meaning = [{
+    The region takes one scalar an operand and yields one; it holds only side-effect-free arith and math ops.
+  }];
+  let example = [{%y = flash_tile.map %s, %m : !flash_tile.frag<64x128xf32>, !flash_tile.frag<64x1xf32> -> <64x128xf32> {
+    ^bb0(%x: f32, %r: f32):
+      %z = arith.subf %x, %r : f32
+      flash_tile.yield %z : f32
+    }}];
   let arguments = (ins Variadic<FragType>:$inputs);
   let results = (outs FragType:$result);
   let regions = (region SizedRegion<1>:$body);
@@ -285,10 +333,11 @@ def MapOp : Tile_Op<"map", "vector"> {
 }
 def MaskOp : Tile_Op<"mask", "vector", [Pure, AllTypesMatch<["value", "result"]>]> {
   let summary = "scores of invisible pairs become the mask value";
-  let description = [{
+  let meaning = [{
     Element (r, c) belongs to query (row0 + r) / group and key col0 + c. The mask value is -2^100, so that
     x - x is 0 and no NaN guard is needed.
   }];
+  let example = "%sm = flash_tile.mask %s by <causal> at[%row0, %col0] lengths(%lq, %lk) : <64x128xf32>";
   let arguments = (ins FragType:$value, Index:$row0, Index:$col0, Index:$len_q, Index:$len_k, Tile_MaskAttr:$mask,
                        DefaultValuedAttr<I64Attr, "1">:$group);
   let results = (outs FragType:$result);
@@ -299,13 +348,16 @@ def MaskOp : Tile_Op<"mask", "vector", [Pure, AllTypesMatch<["value", "result"]>
 def SoftmaxStepOp : Tile_Op<"softmax_step", "vector",
     [Pure, AllTypesMatch<["s", "p"]>, AllTypesMatch<["m", "l", "m_next", "l_next", "alpha"]>]> {
   let summary = "one block of the running softmax: p, m', l' and the factor alpha for what was summed before";
-  let description = [{
-    c = scale * log2(e); m and l are per row; l is the instance's partial sum until `finalize`.
-    first:  m' = rowmax(s), alpha = 1 (m, l ignored).
-    online: m' = max(m, rowmax(s)).
+  let meaning = [{
+    With c = scale * log2(e); m and l are per row; l is the instance's partial sum until `finalize`.
+
+    - `first`: m' = rowmax(s), alpha = 1 (m and l are ignored)
+    - `online`: m' = max(m, rowmax(s))
+
     Always p = exp2(c*s - c*m'), l' = alpha*l + rowsum(p), alpha = exp2(c*m - c*m'); a row that has seen no key
     (m' at most half the mask value) keeps p = 0, l' = 0.
   }];
+  let example = [{%p, %m1, %l1, %alpha = flash_tile.softmax_step online %s, %m, %l scale %scale : <64x128xf32>, <64x1xf32>}];
   let arguments = (ins SoftmaxAttr:$mode, FragType:$s, FragType:$m, FragType:$l, F32:$scale);
   let results = (outs FragType:$p, FragType:$m_next, FragType:$l_next, FragType:$alpha);
   let assemblyFormat = "`` $mode $s `,` $m `,` $l `scale` $scale attr-dict `:` type($s) `,` type($m)";
@@ -313,6 +365,7 @@ def SoftmaxStepOp : Tile_Op<"softmax_step", "vector",
 }
 def RescaleOp : Tile_Op<"rescale", "vector", [Pure, AllTypesMatch<["o", "result"]>]> {
   let summary = "o * alpha by rows";
+  let example = "%o1 = flash_tile.rescale %o, %alpha : <64x128xf32>, <64x1xf32>";
   let arguments = (ins FragType:$o, FragType:$alpha);
   let results = (outs FragType:$result);
   let assemblyFormat = "$o `,` $alpha attr-dict `:` type($o) `,` type($alpha)";
@@ -321,10 +374,12 @@ def RescaleOp : Tile_Op<"rescale", "vector", [Pure, AllTypesMatch<["o", "result"
 def FinalizeOp : Tile_Op<"finalize", "vector",
     [Pure, AttrSizedOperandSegments, AllTypesMatch<["o", "result"]>, AllTypesMatch<["m", "l", "lse"]>]> {
   let summary = "o / l and the natural-log lse; rows without a key give 0 and -inf (or the sink's value)";
-  let description = [{
+  let meaning = [{
     With `sink(%logits[head, row0])`, the logit of row r is that of query head head * group + (row0 + r) % group; it joins
     the denominator after both are measured against the larger of the two.
   }];
+  let example = [{%o1, %lse = flash_tile.finalize %o, %m, %l scale %scale : <64x128xf32>, <64x1xf32>
+    %o2, %lse2 = flash_tile.finalize %o, %m, %l scale %scale sink(%logits[%h, %row0] : memref<?xf32>) : <64x128xf32>, <64x1xf32>}];
   let arguments = (ins FragType:$o, FragType:$m, FragType:$l, F32:$scale, Optional<AnyMemRef>:$sink,
                        Optional<Index>:$head, Optional<Index>:$row0, DefaultValuedAttr<I64Attr, "1">:$group);
   let results = (outs FragType:$result, FragType:$lse);
