@@ -11,12 +11,18 @@ include "mlir/Pass/PassBase.td"
 def FlashSelectTiles : Pass<"flash-select-tiles"> {
   let summary = "Chooses tile, stages, roles and registers";
   let description = [{
-    Expects `flash` ops with a target (or takes the option's). Writes `tile`, `stages`, `consumers`, `registers`,
-    `split_by`, `overlap` and `pack_gqa` into the plan, each with its reason; a field that is already there is
-    kept, and the plan as a whole is checked against the machine.
+    Expects `flash` ops with a target (or takes the option's; `cpu` if it is empty). Writes `tile`, `stages`, `consumers`,
+    `registers`, `split_by`, `overlap` and `pack_gqa` into the plan, with reasons; a field that is already there is kept,
+    and the plan as a whole is checked against the machine. On a cpu, only a hand asks for consumers. A mask with a bound
+    that no row reaches becomes the mask without it. A second run changes nothing.
 
-    Before: `flash.attention %q, %k, %v by <causal> : ...`
-    After:  `flash.attention %q, %k, %v by <causal> {plan = #flash.plan<tile = [128, 128], ...>} : ...`
+    ```mlir
+    // before
+    %o = flash.attention %q, %k, %v by <causal> : ...
+    // after
+    %o = flash.attention %q, %k, %v by <causal>
+        {plan = #flash.plan<tile = [128, 128], stages = 2, ..., why = {...}>, target = #flash.target<"sm_90a">} : ...
+    ```
   }];
   let options = [Option<"target", "target", "std::string", "", "target of ops that name none">];
 }
@@ -24,15 +30,33 @@ def FlashSplitKV : Pass<"flash-split-kv", "::mlir::ModuleOp"> {
   let summary = "Splits the keys over several tiles of work and joins the parts";
   let description = [{
     Expects a plan with tiles. Decides `splits`; above 1, the attention writes f32 partials and a `flash.combine` joins
-    them. Changes numbers only by the rounding of the join.
+    them and the sink. Changes numbers only by the rounding of the join. A second run changes nothing.
+
+    ```mlir
+    // before
+    %o = flash.attention %q, %k, %v sink(%s : tensor<16xf32>) by <causal> {plan = #flash.plan<tile = [64, 64], splits = 3>, ...}
+        : ... -> tensor<?x?x16x128xbf16>
+    // after; over memrefs the parts are buffers
+    %op, %lp = flash.attention %q, %k, %v by <causal> {plan = #flash.plan<tile = [64, 64], splits = 3>, ...}
+        : ... -> tensor<3x?x?x16x128xf32>, tensor<3x?x16x?xf32>
+    %o = flash.combine %op, %lp sink(%s : tensor<16xf32>) {plan = #flash.plan<tile = [64, 1]>, ...}
+        : ... -> tensor<?x?x16x128xbf16>
+    ```
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::memref::MemRefDialect"];
 }
 def FlashOrderWork : Pass<"flash-order-work"> {
   let summary = "Chooses the order in which blocks take tiles";
   let description = [{
-    Expects a plan with tiles. Writes `order`; without this pass the order is `single`, the natural one. Changes no
-    number, only when and where each is computed.
+    Expects a plan with tiles. Writes `order` and its reason; without this pass the order is `single`, the natural one.
+    Changes no number, only when and where each is computed. A second run changes nothing.
+
+    ```mlir
+    // before
+    %o = flash.attention %q, %k, %v by <causal> {plan = #flash.plan<tile = [64, 64]>, ...} : ...
+    // after
+    %o = flash.attention %q, %k, %v by <causal> {plan = #flash.plan<tile = [64, 64], order = "dynamic", why = {...}>, ...} : ...
+    ```
   }];
 }
 

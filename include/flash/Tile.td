@@ -188,7 +188,8 @@ def ForWorkOp : Tile_Op<"for_work", "any", [AttrSizedOperandSegments]> {
   let example = [{%n = flash_tile.for_work "static"(%tiles, %heads, %batch, %splits) iter(%c0 : index) -> index {
     ^bb0(%m: index, %h: index, %b: index, %s: index, %t: index):
       flash_tile.yield %t : index
-    }}];
+    }
+  }];
   let arguments = (ins Tile_OrderAttr:$order, Index:$m_tiles, Index:$heads, Index:$batch, Index:$splits,
                        Optional<Index>:$section, Variadic<AnyType>:$inits);
   let results = (outs Variadic<AnyType>:$results);
@@ -209,7 +210,8 @@ def RolesOp : Tile_Op<"roles", "any"> {
     }, {
     ^bb0(%w: index):
       flash_tile.yield
-    }}];
+    }
+  }];
   let arguments = (ins ArrayAttr:$roles);
   let regions = (region VariadicRegion<SizedRegion<1>>:$bodies);
   let assemblyFormat = "$roles $bodies attr-dict-with-keyword";
@@ -324,7 +326,8 @@ def MapOp : Tile_Op<"map", "vector"> {
     ^bb0(%x: f32, %r: f32):
       %z = arith.subf %x, %r : f32
       flash_tile.yield %z : f32
-    }}];
+    }
+  }];
   let arguments = (ins Variadic<FragType>:$inputs);
   let results = (outs FragType:$result);
   let regions = (region SizedRegion<1>:$body);
