@@ -8,12 +8,18 @@
 #include "flash/Pipelines.h"
 #include "flash/Planning.h"
 #include "flash/Registration.h"
+#include "flash/Runtime/Assembler.h"
+#include "flash/Runtime/CpuProgram.h"
+#include "flash/Runtime/Ptx.h"
 #include "flash/Schedule/Explain.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Support/FileUtilities.h"
+#include "mlir/Target/LLVMIR/Export.h"
+#include "llvm/IR/LLVMContext.h"
+#include "llvm/IR/Module.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/Error.h"
 #include "llvm/Support/InitLLVM.h"
@@ -33,11 +39,11 @@ cl::opt<std::string> input(cl::Positional, cl::desc("<file.mlir, or - for standa
                            cl::init("-"), cl::cat(category));
 cl::opt<std::string> output("o", cl::desc("Where to write (default: standard output)"),
                             cl::value_desc("file"), cl::init("-"), cl::cat(category));
-cl::opt<Emit> emit(
-    "emit", cl::desc("What to write:"), cl::init(Emit::mlir), cl::cat(category),
-    cl::values(clEnumValN(Emit::mlir, "mlir", "the kernel as tile ops, after every tile pass"),
-               clEnumValN(Emit::llvm, "llvm", "LLVM IR"), clEnumValN(Emit::ptx, "ptx", "PTX"),
-               clEnumValN(Emit::cubin, "cubin", "machine code, by ptxas")));
+cl::opt<Emit>
+    emit("emit", cl::desc("What to write:"), cl::init(Emit::mlir), cl::cat(category),
+         cl::values(clEnumValN(Emit::mlir, "mlir", "the kernel as tile ops, after every tile pass"),
+                    clEnumValN(Emit::llvm, "llvm", "LLVM IR"), clEnumValN(Emit::ptx, "ptx", "PTX"),
+                    clEnumValN(Emit::cubin, "cubin", "machine code, by ptxas")));
 cl::opt<std::string> target("target", cl::desc("Machine of ops that name none: sm_90a or cpu"),
                             cl::init("sm_90a"), cl::cat(category));
 cl::opt<bool> explain("explain", cl::desc("Write the plan and why, instead of a kernel"),
@@ -79,21 +85,59 @@ FailureOr<std::string> explanationOf(ModuleOp module) {
   return text;
 }
 
-/// What `--emit` asks for, or a failure that was reported at its place.
+/// Where a failure has no better place, the module's.
+FailureOr<std::string> orError(ModuleOp module, llvm::Expected<std::string> text) {
+  if (!text)
+    return module.emitError(llvm::toString(text.takeError()));
+  return std::move(*text);
+}
+
+/// What `--emit` asks for, or a failure that was reported.
 FailureOr<std::string> kernelOf(ModuleOp module) {
   flash::PipelineOptions options;
   options.target = target;
   PassManager pm(module.getContext());
   if (emit == Emit::mlir)
     flash::buildFlashToTile(pm, options);
+  else if (target == "cpu")
+    flash::buildFlashToCPU(pm, options);
   else
-    return module.emitError("no"), failure();
+    flash::buildFlashToNVVM(pm, options);
   if (failed(pm.run(module)))
     return failure();
+
   std::string text;
   llvm::raw_string_ostream os(text);
-  module.print(os);
-  return text;
+  switch (emit) {
+  case Emit::mlir:
+    module.print(os);
+    return text;
+  case Emit::llvm: {
+    if (target == "cpu" && failed(flash::lowerLoopsToLLVM(module)))
+      return failure();
+    llvm::LLVMContext context;
+    std::unique_ptr<llvm::Module> code = translateModuleToLLVMIR(module, context);
+    if (!code)
+      return failure();
+    code->print(os, nullptr);
+    return text;
+  }
+  case Emit::ptx:
+    return orError(module, flash::translateToPtx(module, target));
+  case Emit::cubin: {
+    FailureOr<std::string> ptx = orError(module, flash::translateToPtx(module, target));
+    if (failed(ptx))
+      return failure();
+    flash::Assembler assembler = flash::findAssembler();
+    if (assembler.path.empty())
+      return module.emitError("expected ptxas on PATH or in /usr/local/cuda/bin, there is none; "
+                              "use --emit=ptx");
+    flash::Or<std::string> cubin = flash::assemble(assembler, *ptx, target);
+    if (auto *refusal = std::get_if<flash::Failure>(&cubin))
+      return module.emitError(refusal->sentence);
+    return std::get<std::string>(std::move(cubin));
+  }
+  }
 }
 
 } // namespace
@@ -121,6 +165,8 @@ int main(int argc, char **argv) {
   flash::registerDialects(registry);
   flash::registerTranslations(registry);
   MLIRContext context(registry, MLIRContext::Threading::DISABLED);
+  context.loadDialect<flash::FlashDialect>();
+  context.printOpOnDiagnostic(false); // the place in the input says it better
   SourceMgrDiagnosticHandler diagnostics(sources, &context);
   OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(sources, &context);
   if (!module)

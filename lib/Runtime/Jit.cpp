@@ -36,13 +36,13 @@ CpuProgram::~CpuProgram() = default;
 // Compiling
 //===----------------------------------------------------------------------===//
 
-/// Notes what run() needs to know, and strips what LLVM does not.
+/// Notes what run() needs to know.
 void CpuProgram::describe(ModuleOp module) {
   auto nameOf = [](func::FuncOp function, unsigned i) {
     auto name = function.getArgAttrOfType<StringAttr>(i, "flash.arg");
     return name ? name.str() : ("#" + llvm::Twine(i)).str();
   };
-  for (auto function : llvm::make_early_inc_range(module.getOps<func::FuncOp>())) {
+  for (auto function : module.getOps<func::FuncOp>()) {
     if (function->hasAttr("flash.kernel")) {
       Kernel &kernel = kernels[function.getName()];
       for (unsigned i = 0; i + 2 < function.getNumArguments(); ++i) {
@@ -64,15 +64,18 @@ void CpuProgram::describe(ModuleOp module) {
                                   count("writers"), count("releases")});
         }
     }
+  }
+}
+
+LogicalResult flash::lowerLoopsToLLVM(ModuleOp module) {
+  // LLVM knows none of our attributes.
+  for (auto function : module.getOps<func::FuncOp>()) {
     for (NamedAttribute attr : llvm::to_vector(function->getDiscardableAttrs()))
       if (attr.getName().strref().starts_with("flash."))
         function->removeDiscardableAttr(attr.getName());
     for (unsigned i = 0; i < function.getNumArguments(); ++i)
       function.removeArgAttr(i, "flash.arg");
   }
-}
-
-static LogicalResult lowerToLLVM(ModuleOp module) {
   PassManager pm(module.getContext());
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
@@ -129,7 +132,7 @@ llvm::Expected<std::unique_ptr<CpuProgram>> CpuProgram::create(ModuleOp module,
         sentence = diagnostic.str();
       return success();
     });
-    if (failed(lowerToLLVM(module)))
+    if (failed(lowerLoopsToLLVM(module)))
       return llvm::createStringError("kernel does not lower to LLVM: " + sentence);
   }
 

@@ -21,67 +21,91 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 TESTS = HERE.parent
-TOKEN = re.compile(r'"[^"\n]*"|[%@#!^]?[A-Za-z_$][\w.$-]*|-?\d+(?:\.\d+)?|\s+|->|::|.', re.S)
+TOKEN = re.compile(r'"[^"\n]*"|(?<=[\d?])x|[%@#!^]?[A-Za-z_$][\w.$-]*|-?\d+|\s+|->|::|.', re.S)
 FRAME = re.compile(r"^ *#\d+ 0x[0-9a-f]+ (.*)$", re.M)
-NUMBERS = ["-1", "0", "1", "2", "7", "255", "4294967296", "9223372036854775807", "-9223372036854775808",
-           "99999999999999999999", "1.0e+400", "?"]
+SIZES = ["0", "1", "2", "3", "4", "7", "8", "16", "40", "64", "100", "128", "256", "512", "4096", "65536", "1000000",
+         "2147483647", "2147483648", "4294967296", "9223372036854775807"]
+ODD_NUMBERS = ["-1", "-9223372036854775808", "99999999999999999999", "1.0e+400", "?"]
+TYPES = ["f16", "bf16", "f32", "f64", "i1", "i32", "i64", "index"]
 TIMEOUT = 30  # seconds
 
 
 def corpus():
-    """Every chunk of every lit test as (name, tokens, flags of its first flash-opt run)."""
+    """Every chunk of every lit test as (name, text, flags of its first flash-opt run)."""
     chunks = []
     for path in sorted(TESTS.rglob("*.mlir")):
         if path.is_relative_to(HERE):
             continue
-        text = path.read_text()
-        runs = re.findall(r"RUN:.*?\bflash-opt\b([^|\n]*)", text)
-        flags = [f for f in runs[0].split() if f.startswith("--flash") or f.startswith("--convert")] if runs else []
-        body = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("//") or "-----" in line)
-        for chunk in body.split("// -----"):
-            if chunk.strip():
-                chunks.append((str(path.relative_to(TESTS)), TOKEN.findall(chunk), flags))
+        runs = re.findall(r"RUN:.*?\bflash-opt\b([^|\n]*)", path.read_text())
+        flags = [f for f in runs[0].split() if f.startswith(("--flash", "--convert"))] if runs else []
+        lines = [line for line in path.read_text().splitlines() if not re.match(r"\s*//(?! -----)", line)]
+        for chunk in "\n".join(lines).split("// -----"):
+            if chunk.strip() and not chunk.lstrip().startswith("{"):  # MLIR, not the language server's JSON
+                chunks.append((str(path.relative_to(TESTS)), chunk, flags))
     return chunks
 
 
-def mutate(rng, tokens, others):
-    """A mutated copy of `tokens`: one to four edits, or a truncation."""
-    tokens = list(tokens)
-    words = [i for i, t in enumerate(tokens) if not t.isspace()]
-    if rng.random() < 0.15:
-        text = "".join(tokens)
+def choose(rng, chunks):
+    """A chunk; mostly one that is right before the mutation, so that it gets beyond the parser."""
+    right = [c for c in chunks if "invalid" not in c[0] and "refused" not in c[0]]
+    return rng.choice(right if rng.random() < 0.8 else chunks)
+
+
+def kind(token):
+    """What a token may be replaced by: another of its kind. Signs and spaces have none."""
+    if token.lstrip("-").isdigit():
+        return "number"
+    if token in TYPES or token[0] in "%@#!^":
+        return "type" if token in TYPES else token[0]
+    return "x" if token == "x" else "op" if "." in token and token[0].isalpha() else "word" if token[0].isalpha() else None
+
+
+def other(rng, token, chunks, text):
+    """Another token of the same kind, of this chunk or of any."""
+    if kind(token) == "number":
+        return rng.choice(SIZES if rng.random() < 0.85 else ODD_NUMBERS)
+    if kind(token) == "type":
+        return rng.choice(TYPES)
+    pool = TOKEN.findall(text if token[0] in "%@^" or rng.random() < 0.5 else rng.choice(chunks)[1])
+    same = [t for t in pool if t != token and kind(t) == kind(token)]
+    return rng.choice(same) if same else token
+
+
+def mutate(rng, text, chunks):
+    """A mutated copy of `text`: a truncation, or one to three edits of numbers, tokens, lines, characters."""
+    if rng.random() < 0.1:
         return text[: rng.randrange(len(text))]
-    for _ in range(rng.randint(1, 4)):
-        words = [i for i, t in enumerate(tokens) if t and not t.isspace()]
+    for _ in range(rng.randint(1, 3)):
+        lines, tokens = text.split("\n"), TOKEN.findall(text)
+        wanted = rng.choice(["number"] * 5 + ["type", "%", "%", "op", "word", "#"])
+        words = ([i for i, t in enumerate(tokens) if kind(t) == wanted] or
+                 [i for i, t in enumerate(tokens) if not t.isspace()])
         if not words:
             break
-        at, edit = rng.choice(words), rng.randrange(8)
-        if edit == 0:  # drop a token
-            tokens[at] = ""
-        elif edit == 1:  # repeat a run of tokens
-            tokens[at:at] = tokens[at : at + rng.randint(1, 12)]
-        elif edit == 2:  # drop a run of tokens
-            del tokens[at : at + rng.randint(1, 12)]
-        elif edit == 3:  # another file's token, of the same kind where there is one
-            pool = rng.choice(others)[1]
-            same = [t for t in pool if t[0] == tokens[at][0] and t != tokens[at]]
-            tokens[at] = rng.choice(same or pool)
-        elif edit == 4:  # swap two tokens
-            other = rng.choice(words)
-            tokens[at], tokens[other] = tokens[other], tokens[at]
-        elif edit == 5:  # a number at its limits
-            numbers = [i for i in words if tokens[i].lstrip("-")[:1].isdigit()]
-            tokens[rng.choice(numbers or [at])] = rng.choice(NUMBERS)
-        elif edit == 6:  # a number inside a shape, such as 4x?x8xf16
-            shapes = [i for i in words if re.search(r"\dx|x\d|x\w+\d", tokens[i])]
-            if shapes:
-                i = rng.choice(shapes)
-                tokens[i] = re.sub(r"\d+", lambda m: rng.choice([m[0], rng.choice(NUMBERS[:8])]), tokens[i])
-        else:  # a broken character
-            t = tokens[at]
-            i = rng.randrange(len(t))
-            tokens[at] = t[:i] + rng.choice("<>(){}[]#!%^@\"\\x0,:=-?*\t") + t[i + 1 :]
-    return "".join(tokens)
+        edit = rng.choice(["everywhere"] * 4 + ["once"] * 5 + ["line", "token", "character"])
+        if edit == "everywhere":  # stays consistent: sizes, types, names
+            old = tokens[rng.choice(words)]
+            new = other(rng, old, chunks, text)
+            text = "".join(new if t == old else t for t in tokens)
+        elif edit == "once":
+            at = rng.choice(words)
+            tokens[at] = other(rng, tokens[at], chunks, text)
+            text = "".join(tokens)
+        elif edit == "line":  # drop, repeat or move a line
+            line = lines[rng.randrange(len(lines))]
+            if rng.random() < 0.6:
+                lines.remove(line)
+            if rng.random() < 0.6:
+                lines.insert(rng.randrange(len(lines) + 1), line)
+            text = "\n".join(lines)
+        elif edit == "token":  # drop or repeat a run of tokens
+            at, count = rng.choice(words), rng.randint(1, 8)
+            tokens[at : at + count] = tokens[at : at + count] * rng.choice([0, 0, 2])
+            text = "".join(tokens)
+        else:
+            at = rng.randrange(len(text))
+            text = text[:at] + rng.choice("<>(){}[]#!%^@\"\\x0,:=-?*\t") + text[at + 1 :]
+    return text
 
 
 def command(rng, flags, tools):
@@ -117,8 +141,8 @@ def innermost(stderr):
 def run(number, args, chunks, tools, known):
     """Runs mutation `number`; returns (what is wrong or None, command, text)."""
     rng = random.Random(f"{args.seed}/{number}")
-    _, tokens, flags = rng.choice(chunks)
-    text, line = mutate(rng, tokens, chunks), command(rng, flags, tools)
+    _, text, flags = choose(rng, chunks)
+    text, line = mutate(rng, text, chunks), command(rng, flags, tools)
     environment = dict(os.environ, LLVM_SYMBOLIZER_PATH=args.symbolizer)
     try:
         done = subprocess.run([*line, "-o", os.devnull], input=text.encode(), capture_output=True, timeout=TIMEOUT,

@@ -7,3 +7,8 @@
 // RUN: flash-lsp-server --help | FileCheck %s --check-prefix=LSP
 // LSP: USAGE: flash-lsp-server
 // LSP: EXAMPLES:
+
+// RUN: flash-compile --help | FileCheck %s --check-prefix=COMPILE
+// COMPILE: USAGE: flash-compile
+// COMPILE: EXAMPLES:
+// COMPILE: flash-compile f.mlir --emit=ptx

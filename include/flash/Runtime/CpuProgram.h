@@ -7,6 +7,7 @@
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/Error.h"
+#include "llvm/Support/LogicalResult.h"
 #include <memory>
 #include <string>
 #include <variant>
@@ -17,6 +18,9 @@ class ModuleOp;
 } // namespace mlir
 
 namespace flash {
+
+/// Lowers what convert-flash-tile-to-loops leaves to the LLVM dialect.
+llvm::LogicalResult lowerLoopsToLLVM(mlir::ModuleOp module);
 
 /// Memory of a tensor; sizes and strides in elements, outermost first.
 struct Tensor {
@@ -33,7 +37,7 @@ struct Argument {
 struct CpuOptions {
   /// LLVM's name of the processor to compile for, or "host". Empty: x86-64-v3 if the machine has
   /// it, so that results do not hang on the machine; else the host.
-  std::string cpu;
+  std::string cpu = {};
   /// False compiles twice as fast, for who compiles more than he runs. The same bits.
   bool optimize = true;
 };
