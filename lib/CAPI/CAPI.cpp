@@ -96,7 +96,9 @@ FlashStatus flash_key(const char *problem, FlashBytes *text) {
     return refuse(text, *failure);
   Request &r = std::get<Request>(request);
   std::string key = keyOf(r) + " compiler " FLASH_VERSION " " + buildId();
-  if (r.problem.target != schedule::Target::cpu)
+  if (r.problem.target == schedule::Target::cpu)
+    key += " processor " + CpuProgram::processorName();
+  else
     key += " ptxas " + findAssembler().version;
   give(text, key);
   return FLASH_OK;

@@ -1,5 +1,5 @@
 //===- Jit.cpp - kernels compiled for this machine ------------------------===//
-#include "JitSymbols.h"
+#include "MachineCode.h"
 #include "flash/Registration.h"
 #include "flash/Runtime/CpuProgram.h"
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
@@ -12,8 +12,6 @@
 #include "mlir/Conversion/VectorToLLVM/ConvertVectorToLLVMPass.h"
 #include "mlir/Dialect/Arith/Transforms/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/ExecutionEngine/ExecutionEngine.h"
-#include "mlir/ExecutionEngine/OptUtils.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Pass/PassManager.h"
@@ -21,6 +19,7 @@
 #include "llvm/ADT/StringSet.h"
 #include "llvm/ExecutionEngine/Orc/JITTargetMachineBuilder.h"
 #include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/JSON.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/TargetParser/Host.h"
@@ -28,43 +27,77 @@
 
 using namespace flash;
 using namespace mlir;
+namespace json = llvm::json;
 
-CpuProgram::CpuProgram() = default;
+CpuProgram::CpuProgram(Saved saved) : parts(std::move(saved)) {}
 CpuProgram::~CpuProgram() = default;
 
 //===----------------------------------------------------------------------===//
 // Compiling
 //===----------------------------------------------------------------------===//
 
-/// Notes what run() needs to know.
-void CpuProgram::describe(ModuleOp module) {
+/// What run() needs to know of the kernels, as JSON.
+static std::string describe(ModuleOp module) {
   auto nameOf = [](func::FuncOp function, unsigned i) {
     auto name = function.getArgAttrOfType<StringAttr>(i, "flash.arg");
     return name ? name.str() : ("#" + llvm::Twine(i)).str();
   };
+  json::Object kernels;
   for (auto function : module.getOps<func::FuncOp>()) {
     if (function->hasAttr("flash.kernel")) {
-      Kernel &kernel = kernels[function.getName()];
+      json::Array parameters, programs, rings;
       for (unsigned i = 0; i + 2 < function.getNumArguments(); ++i) {
         Type type = function.getArgumentTypes()[i];
         auto memref = dyn_cast<MemRefType>(type);
-        kernel.parameters.push_back({nameOf(function, i),
-                                     memref           ? Parameter::tensor
-                                     : type.isIndex() ? Parameter::index
-                                                      : Parameter::real,
-                                     memref ? memref.getRank() : 0});
+        StringRef kind = memref ? "tensor" : type.isIndex() ? "index" : "real";
+        parameters.push_back(
+            json::Array{nameOf(function, i), kind, memref ? memref.getRank() : int64_t(0)});
       }
-      if (auto programs = function->getAttrOfType<ArrayAttr>("flash.programs"))
-        for (auto name : programs.getAsRange<StringAttr>())
-          kernel.programs.push_back({name.str(), nullptr});
-      if (auto rings = function->getAttrOfType<ArrayAttr>("flash.rings"))
-        for (auto ring : rings.getAsRange<DictionaryAttr>()) {
+      if (auto names = function->getAttrOfType<ArrayAttr>("flash.programs"))
+        for (auto name : names.getAsRange<StringAttr>())
+          programs.push_back(name.getValue());
+      if (auto all = function->getAttrOfType<ArrayAttr>("flash.rings"))
+        for (auto ring : all.getAsRange<DictionaryAttr>()) {
           auto count = [&](StringRef name) { return ring.getAs<IntegerAttr>(name).getInt(); };
-          kernel.rings.push_back({ring.getAs<StringAttr>("name").str(), count("stages"),
-                                  count("writers"), count("releases")});
+          rings.push_back(json::Array{ring.getAs<StringAttr>("name").getValue(), count("stages"),
+                                      count("writers"), count("releases")});
         }
+      kernels[function.getName()] = json::Object{{"parameters", std::move(parameters)},
+                                                 {"programs", std::move(programs)},
+                                                 {"rings", std::move(rings)}};
     }
   }
+  return llvm::formatv("{0}", json::Value(std::move(kernels))).str();
+}
+
+/// What describe() wrote; only ever read back by the build that wrote it.
+llvm::Error CpuProgram::readDescription() {
+  auto parsed = json::parse(parts.description);
+  if (!parsed)
+    return parsed.takeError();
+  for (const auto &[name, value] : *parsed->getAsObject()) {
+    Kernel &kernel = kernels[StringRef(name)];
+    auto arrayOf = [&](StringRef field) -> const json::Array & {
+      return *value.getAsObject()->getArray(field);
+    };
+    for (const json::Value &each : arrayOf("parameters")) {
+      const json::Array &p = *each.getAsArray();
+      StringRef kind = *p[1].getAsString();
+      kernel.parameters.push_back({p[0].getAsString()->str(),
+                                   kind == "tensor"  ? Parameter::tensor
+                                   : kind == "index" ? Parameter::index
+                                                     : Parameter::real,
+                                   *p[2].getAsInteger()});
+    }
+    for (const json::Value &program : arrayOf("programs"))
+      kernel.programs.push_back({program.getAsString()->str(), nullptr});
+    for (const json::Value &each : arrayOf("rings")) {
+      const json::Array &r = *each.getAsArray();
+      kernel.rings.push_back({r[0].getAsString()->str(), *r[1].getAsInteger(), *r[2].getAsInteger(),
+                              *r[3].getAsInteger()});
+    }
+  }
+  return llvm::Error::success();
 }
 
 LogicalResult flash::lowerLoopsToLLVM(ModuleOp module) {
@@ -97,34 +130,44 @@ LogicalResult flash::lowerLoopsToLLVM(ModuleOp module) {
   return pm.run(module);
 }
 
-/// Chooses the processor: one fixed feature set wherever it runs, so that a result does not hang on
-/// the machine, and bf16 instructions (which flush denormals) are never used by default.
-static void chooseCpu(llvm::orc::JITTargetMachineBuilder &target, llvm::StringRef wanted) {
+/// The processor that code is for: one fixed feature set wherever it runs, so that a result does
+/// not hang on the machine, and bf16 instructions (which flush denormals) are never used by
+/// default.
+static llvm::orc::JITTargetMachineBuilder processor(const CpuOptions &options) {
+  auto target = llvm::orc::JITTargetMachineBuilder(llvm::Triple(llvm::sys::getProcessTriple()));
   auto host = llvm::sys::getHostCPUFeatures();
   bool v3 = host["avx2"] && host["fma"] && host["f16c"] && host["bmi2"];
-  if (wanted.empty())
-    wanted = v3 ? "x86-64-v3" : "host";
-  if (wanted != "host")
-    return (void)target.setCPU(wanted.str());
-  target.setCPU(llvm::sys::getHostCPUName().str());
-  for (auto &feature : host)
-    target.getFeatures().AddFeature(feature.first(), feature.second);
+  std::string wanted = !options.cpu.empty() ? options.cpu : v3 ? "x86-64-v3" : "host";
+  target.setCPU(wanted == "host" ? llvm::sys::getHostCPUName().str() : wanted);
+  if (wanted == "host")
+    for (auto &feature : host)
+      target.getFeatures().AddFeature(feature.first(), feature.second);
+  target.setRelocationModel(llvm::Reloc::PIC_);
+  return target;
 }
 
-llvm::Expected<std::unique_ptr<CpuProgram>> CpuProgram::create(ModuleOp module,
-                                                               const CpuOptions &options) {
+std::string CpuProgram::processorName(const CpuOptions &options) {
+  auto target = processor(options);
+  return target.getCPU() + target.getFeatures().getString();
+}
+
+static void initialize() {
   static const bool once = [] {
     llvm::InitializeNativeTarget();
     llvm::InitializeNativeTargetAsmPrinter();
     return true;
   }();
   (void)once;
+}
+
+llvm::Expected<std::unique_ptr<CpuProgram>> CpuProgram::create(ModuleOp module,
+                                                               const CpuOptions &options) {
+  initialize();
   DialectRegistry registry;
   registerTranslations(registry);
   module.getContext()->appendDialectRegistry(registry);
 
-  std::unique_ptr<CpuProgram> program(new CpuProgram);
-  program->describe(module);
+  std::string description = describe(module);
   std::string sentence;
   {
     ScopedDiagnosticHandler handler(module.getContext(), [&](Diagnostic &diagnostic) {
@@ -135,24 +178,24 @@ llvm::Expected<std::unique_ptr<CpuProgram>> CpuProgram::create(ModuleOp module,
     if (failed(lowerLoopsToLLVM(module)))
       return llvm::createStringError("kernel does not lower to LLVM: " + sentence);
   }
-
-  auto target = llvm::orc::JITTargetMachineBuilder(llvm::Triple(llvm::sys::getProcessTriple()));
-  chooseCpu(target, options.cpu);
-  target.setRelocationModel(llvm::Reloc::PIC_);
-  auto machine = target.createTargetMachine();
+  auto machine = processor(options).createTargetMachine();
   if (!machine)
     return machine.takeError();
-  ExecutionEngineOptions engineOptions;
-  auto optimize =
-      makeOptimizingTransformer(options.optimize ? 2 : 0, /*sizeLevel=*/0, machine->get());
-  engineOptions.transformer = optimize;
-  engineOptions.enableGDBNotificationListener = false;
-  engineOptions.enablePerfNotificationListener = false;
-  auto engine = ExecutionEngine::create(module, engineOptions, std::move(*machine));
-  if (!engine)
-    return engine.takeError();
-  program->engine = std::move(*engine);
-  program->engine->registerSymbols(jitSymbols);
+  auto object = MachineCode::compile(module, **machine, options.optimize ? 2 : 0);
+  if (!object)
+    return object.takeError();
+  return load({std::move(description), std::move(*object)});
+}
+
+llvm::Expected<std::unique_ptr<CpuProgram>> CpuProgram::load(Saved saved) {
+  initialize();
+  std::unique_ptr<CpuProgram> program(new CpuProgram(std::move(saved)));
+  if (llvm::Error error = program->readDescription())
+    return std::move(error);
+  auto code = MachineCode::load(program->saved().object);
+  if (!code)
+    return code.takeError();
+  program->code = std::move(*code);
   if (llvm::Error error = program->resolve())
     return std::move(error);
   return std::move(program);
@@ -160,7 +203,7 @@ llvm::Expected<std::unique_ptr<CpuProgram>> CpuProgram::create(ModuleOp module,
 
 llvm::Error CpuProgram::resolve() {
   auto find = [&](const llvm::Twine &name, Entry &entry) -> llvm::Error {
-    auto found = engine->lookupPacked(("_mlir_ciface_" + name).str());
+    auto found = code->find(name);
     if (!found)
       return found.takeError();
     entry = *found;

@@ -16,6 +16,7 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
+#include "llvm/Support/xxhash.h"
 
 #include <link.h>
 
@@ -257,6 +258,19 @@ Outcome Program::compileForCpu() {
   return {};
 }
 
+Outcome Program::loadForCpu(CpuProgram::Saved saved) {
+  auto parsed = json::parse(metadata);
+  if (!parsed)
+    return internal(llvm::toString(parsed.takeError()));
+  for (const json::Value &kernel : *parsed->getAsObject()->getArray("kernels"))
+    cpuKernels.push_back(kernel.getAsObject()->getString("name")->str());
+  auto loaded = CpuProgram::load(std::move(saved));
+  if (!loaded)
+    return internal(llvm::toString(loaded.takeError()));
+  cpu = std::move(*loaded);
+  return {};
+}
+
 Outcome Program::readMetadata() {
   kernels.clear();
   Failure broken = internal("the kernel's description is not one: " + metadata);
@@ -327,16 +341,30 @@ Or<std::string> Program::part(const std::string &name) const {
                  "'; expected mlir, plan, metadata, ptx, cubin or blob");
 }
 
-// A blob is a line of JSON that says which build made it and how long each section is, and the
-// sections one behind the other.
+// A blob is a line of JSON that says which build made it, how long each section is and what they
+// and their sizes hash to; and the sections one behind the other.
+static std::string blobHeader(json::Array sizes, StringRef sections) {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  os << json::Value(json::Array(sizes));
+  const std::string hash = llvm::utohexstr(llvm::xxh3_64bits(text + sections.str()));
+  text.clear();
+  os << json::Value(
+      json::Object{{"build", buildId()}, {"hash", hash}, {"sizes", std::move(sizes)}});
+  return text;
+}
+
 std::string Program::blob() const {
+  static const CpuProgram::Saved none;
+  const CpuProgram::Saved &code = cpu ? cpu->saved() : none;
   json::Array sizes;
-  for (const std::string *section : {&request.text, &metadata, &ptx, &cubin})
+  std::string sections;
+  for (const std::string *section :
+       {&request.text, &metadata, &ptx, &cubin, &code.description, &code.object}) {
     sizes.push_back(int64_t(section->size()));
-  std::string header;
-  llvm::raw_string_ostream(header)
-      << json::Value(json::Object{{"build", buildId()}, {"sizes", std::move(sizes)}}) << '\n';
-  return header + request.text + metadata + ptx + cubin;
+    sections += *section;
+  }
+  return blobHeader(std::move(sizes), sections) + '\n' + sections;
 }
 
 Or<std::unique_ptr<Program>> Program::load(const std::string &blob) {
@@ -349,26 +377,23 @@ Or<std::unique_ptr<Program>> Program::load(const std::string &blob) {
   }
   const json::Object *object = parsed->getAsObject();
   const json::Array *sizes = object ? object->getArray("sizes") : nullptr;
-  if (!sizes || object->getString("build") != StringRef(buildId()) || sizes->size() != 4)
+  std::string sections[6];
+  if (!sizes || sizes->size() != std::size(sections) || header != blobHeader(*sizes, rest))
     return broken;
-  std::string sections[4];
   for (auto [section, size] : llvm::zip(sections, *sizes)) {
-    auto bytes = size.getAsInteger();
-    if (!bytes || *bytes < 0 || uint64_t(*bytes) > rest.size())
-      return broken;
-    section = rest.take_front(*bytes).str();
-    rest = rest.drop_front(*bytes);
+    const size_t bytes = size.getAsInteger().value_or(0);
+    section = rest.take_front(bytes).str();
+    rest = rest.drop_front(section.size());
   }
   Or<Request> request = readRequest(sections[0]);
-  if (!rest.empty() || std::holds_alternative<Failure>(request))
+  if (std::holds_alternative<Failure>(request))
     return broken;
   std::unique_ptr<Program> program(new Program(std::move(std::get<Request>(request))));
   program->mlir = opText(program->request);
   program->metadata = sections[1];
   program->ptx = sections[2];
   program->cubin = sections[3];
-  // Machine code of the CPU stays in its process: there a blob saves the planning only.
-  if (program->onGpu() ? program->readMetadata() : program->compileForCpu())
+  if (program->onGpu() ? program->readMetadata() : program->loadForCpu({sections[4], sections[5]}))
     return broken;
   return program;
 }

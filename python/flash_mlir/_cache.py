@@ -1,8 +1,8 @@
 """Compiled programs by their key: in memory, and on disk in $FLASH_CACHE_DIR or $XDG_CACHE_HOME/flash_mlir.
 
-A file is the SHA-256 of its content and the content. It is written beside and renamed into place, so that a reader sees all
-of it or nothing; whatever else lies there fails the checksum and is compiled anew. Processes need no lock: the last one that
-writes a key writes the same program.
+A file is a program's blob, which carries a checksum and the build that made it. It is written beside and renamed into place,
+so that a reader sees all of it or nothing; whatever else lies there is refused and compiled anew. Processes need no lock: the
+last one that writes a key writes the same program.
 """
 import concurrent.futures
 import hashlib
@@ -51,9 +51,7 @@ def program(problem):
 def _load_or_compile(name, problem):
     path = folder() / (hashlib.sha256(name.encode()).hexdigest() + ".flash")
     try:
-        content = path.read_bytes()
-        if hashlib.sha256(content[32:]).digest() == content[:32]:
-            return Program.load(content[32:])
+        return Program.load(path.read_bytes())
     except (OSError, ValueError):
         pass
     made = Program.compile(problem)
@@ -68,7 +66,7 @@ def _store(path, blob):
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, part = tempfile.mkstemp(dir=path.parent, suffix=".part")
         with os.fdopen(handle, "wb") as f:
-            f.write(hashlib.sha256(blob).digest() + blob)
+            f.write(blob)
         os.replace(part, path)
     except OSError:
         if part is not None and os.path.exists(part):

@@ -3,6 +3,7 @@ import concurrent.futures
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -51,7 +52,7 @@ def test_once_in_memory_and_once_on_disk(folder, compiled):
     assert first.text("ptx").count(".visible .entry") == 1
 
 
-@pytest.mark.parametrize("damage", [lambda b: b"", lambda b: b[: len(b) // 2], lambda b: b[:-1] + bytes([b[-1] ^ 1]), lambda b: b"x" * 100, lambda b: b[32:]], ids=["empty", "half", "one bit", "other", "no checksum"])
+@pytest.mark.parametrize("damage", [lambda b: b"", lambda b: b[: len(b) // 2], lambda b: b[:-1] + bytes([b[-1] ^ 1]), lambda b: b"x" * 100, lambda b: b.replace(b'"build":"', b'"build":"0', 1)], ids=["empty", "half", "one bit", "other", "another build's"])
 def test_a_damaged_file_is_compiled_anew(folder, compiled, damage):
     _cache.program(PROBLEM)
     path = only_file(folder)
@@ -65,7 +66,9 @@ def test_a_damaged_file_is_compiled_anew(folder, compiled, damage):
 
 def test_a_blob_that_is_none_is_refused(folder):
     blob = _cache.program(PROBLEM).part("blob")
-    for bad in (b"", b"{}", b"\n", blob[:100], blob[:-1], blob + b"x", b'{"build":"other"' + blob[blob.index(b",") :]):
+    first, second = re.search(rb'"sizes":\[(\d+),(\d+)', blob).groups()
+    moved = blob.replace(b"[%s,%s" % (first, second), b"[%d,%d" % (int(first) + 1, int(second) - 1), 1)
+    for bad in (b"", b"{}", b"\n", b'{"sizes":[1,2,3,4,5,6]}\n', blob[:100], blob[:-1], blob + b"x", moved):
         with pytest.raises(ValueError, match="blob"):
             Program.load(bad)
 
@@ -113,6 +116,15 @@ def test_eight_processes_at_once(folder):
     assert [r.stderr for r in results] == [""] * 8
     assert len({line for r in results for line in r.stdout.splitlines()}) == 2
     assert sorted(p.suffix for p in folder.iterdir()) == [".flash", ".flash"]
+
+
+def test_the_cpus_code_is_kept_too(folder, compiled):
+    q, k = np.full((1, 64, 2, 64), 0.5, np.float16), np.eye(64, dtype=np.float16)[None, :, None].repeat(2, 2)
+    want = flash_mlir.attention(q, k, k, causal=True)
+    forget()
+    flash_mlir._api._calls.clear()
+    assert np.array_equal(flash_mlir.attention(q, k, k, causal=True), want) and want.any()
+    assert len(compiled) == 1
 
 
 def test_calls_of_one_plan_share_a_kernel(folder, compiled):

@@ -13,11 +13,12 @@
 #include <variant>
 
 namespace mlir {
-class ExecutionEngine;
 class ModuleOp;
 } // namespace mlir
 
 namespace flash {
+
+class MachineCode;
 
 /// Lowers what convert-flash-tile-to-loops leaves to the LLVM dialect.
 llvm::LogicalResult lowerLoopsToLLVM(mlir::ModuleOp module);
@@ -51,6 +52,16 @@ public:
                                                             const CpuOptions &options = {});
   ~CpuProgram();
 
+  /// A program outside its process: what the kernels are called with, and their object code.
+  struct Saved {
+    std::string description, object;
+  };
+  const Saved &saved() const { return parts; }
+  /// The program that `saved` was taken from; of the same build, on a processor of the same name.
+  static llvm::Expected<std::unique_ptr<CpuProgram>> load(Saved saved);
+  /// What the object code of those options may use: the processor and its features.
+  static std::string processorName(const CpuOptions &options = {});
+
   /// Runs a kernel on `workers` threads (0: one a hardware thread), which share its tiles, and
   /// returns when all are done. Errors name the argument that is missing or does not fit. A kernel
   /// with roles runs its workers one after the other, under the baton, whose errors it returns;
@@ -71,12 +82,13 @@ private:
     std::vector<std::pair<std::string, Entry>> programs; ///< under the baton instead of entry
     std::vector<Baton::Ring> rings;
   };
-  CpuProgram();
-  void describe(mlir::ModuleOp module);
+  explicit CpuProgram(Saved saved);
+  llvm::Error readDescription();
   llvm::Error resolve();
 
   llvm::StringMap<Kernel> kernels;
-  std::unique_ptr<mlir::ExecutionEngine> engine;
+  Saved parts;
+  std::unique_ptr<MachineCode> code;
   std::mutex batonMutex; ///< rings under the baton are the module's globals
 };
 

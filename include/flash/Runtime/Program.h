@@ -39,6 +39,7 @@ private:
   explicit Program(Request request) : request(std::move(request)) {}
   Outcome compileForGpu();
   Outcome compileForCpu();
+  Outcome loadForCpu(CpuProgram::Saved saved);
   Outcome readMetadata();
   void loadImage();
   bool onGpu() const { return request.problem.target != schedule::Target::cpu; }
