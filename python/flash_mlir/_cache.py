@@ -6,22 +6,11 @@ last one that writes a key writes the same program.
 """
 import concurrent.futures
 import hashlib
-import os
-import pathlib
-import tempfile
 import threading
 
-from ._library import Program, call, ptxas
+from ._library import Program, cache_folder, call, ptxas, store
 
 _programs, _lock = {}, threading.Lock()
-
-
-def folder():
-    named = os.environ.get("FLASH_CACHE_DIR")
-    if named:
-        return pathlib.Path(named)
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (pathlib.Path(base) if base else pathlib.Path.home() / ".cache") / "flash_mlir"
 
 
 def key(problem):
@@ -49,25 +38,15 @@ def program(problem):
 
 
 def _load_or_compile(name, problem):
-    path = folder() / (hashlib.sha256(name.encode()).hexdigest() + ".flash")
+    path = cache_folder() / (hashlib.sha256(name.encode()).hexdigest() + ".flash")
     try:
         return Program.load(path.read_bytes())
     except (OSError, ValueError):
         pass
     made = Program.compile(problem)
-    _store(path, made.part("blob"))
-    return made
-
-
-def _store(path, blob):
-    """Best effort: a full or read-only disk costs the next process a compilation, nothing else."""
-    part = None
+    blob = made.part("blob")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, part = tempfile.mkstemp(dir=path.parent, suffix=".part")
-        with os.fdopen(handle, "wb") as f:
-            f.write(blob)
-        os.replace(part, path)
-    except OSError:
-        if part is not None and os.path.exists(part):
-            os.unlink(part)
+        store(path, lambda f: f.write(blob))
+    except OSError:  # a full or read-only disk costs the next process a compilation, nothing else
+        pass
+    return made

@@ -45,15 +45,52 @@ def _unpack(packed, place):
     os.replace(whole.name, place)
 
 
+def cache_folder():
+    """Where kernels and the unpacked library are kept between processes."""
+    named = os.environ.get("FLASH_CACHE_DIR")
+    if named:
+        return pathlib.Path(named)
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (pathlib.Path(base) if base else pathlib.Path.home() / ".cache") / "flash_mlir"
+
+
+def store(path, write):
+    """Lets `write(file)` fill a file beside `path` and renames it, so that readers see all of it or nothing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, part = tempfile.mkstemp(dir=path.parent, suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as f:
+            write(f)
+        os.replace(part, path)
+    except BaseException:
+        os.unlink(part)
+        raise
+
+
+def _unpacked(packed):
+    """The library of a bundle, unpacked once. gzip ends with the content's checksum and length, which name the copy."""
+    with open(packed, "rb") as f:
+        f.seek(-8, os.SEEK_END)
+        name = f"libflashc-{f.read().hex()}.so"
+    for folder in (cache_folder(), None):
+        path = (folder or pathlib.Path(tempfile.mkdtemp(prefix="flash_mlir-"))) / name
+        if not path.exists():
+            try:
+                with gzip.open(packed) as content:
+                    store(path, lambda f: shutil.copyfileobj(content, f))
+            except OSError:
+                continue  # no room there, or no permission
+        return str(path)
+    raise ImportError(f"expected room to unpack {packed}; set FLASH_CACHE_DIR to a folder that can be written")
+
+
 def _find():
     here = pathlib.Path(__file__).resolve().parent
     named = os.environ.get("FLASH_LIBRARY")
-    places = [named] if named else [here / "libflashc.so", here.parents[1] / "build" / "lib" / "libflashc.so"]
-    if not named and (here / "libflashc.so.gz").exists():
-        _unpack(here / "libflashc.so.gz", here / "libflashc.so")
-    for place in places:
+    places = [named] if named else [here / "libflashc.so", here / "libflashc.so.gz", here.parents[1] / "build" / "lib" / "libflashc.so"]
+    for place in map(str, places):
         if os.path.exists(place):
-            return str(place)
+            return _unpacked(place) if place.endswith(".gz") else place
     raise ImportError(f"expected libflashc.so at {' or '.join(map(str, places))}; build it or set FLASH_LIBRARY")
 
 

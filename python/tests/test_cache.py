@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import flash_mlir
-from flash_mlir import _cache
+from flash_mlir import _cache, _library
 from flash_mlir._library import Program
 
 PROBLEM = json.dumps(dict(target="sm_90a", element="bf16", head_size=64, causal=True, batch=1, heads=4, kv_heads=4, len_q=512, len_k=512))
@@ -82,9 +82,9 @@ def test_without_a_folder_that_can_be_written(monkeypatch, folder, compiled):
 def test_the_folder(monkeypatch):
     monkeypatch.delenv("FLASH_CACHE_DIR")
     monkeypatch.setenv("XDG_CACHE_HOME", "/x")
-    assert _cache.folder() == pathlib.Path("/x/flash_mlir")
+    assert _library.cache_folder() == pathlib.Path("/x/flash_mlir")
     monkeypatch.delenv("XDG_CACHE_HOME")
-    assert _cache.folder() == pathlib.Path.home() / ".cache" / "flash_mlir"
+    assert _library.cache_folder() == pathlib.Path.home() / ".cache" / "flash_mlir"
 
 
 def test_an_error_is_not_kept(folder, monkeypatch):
@@ -100,7 +100,7 @@ def test_an_error_is_not_kept(folder, monkeypatch):
 
 WORKER = """
 import json, sys, hashlib
-from flash_mlir import _cache
+from flash_mlir import _cache, _library
 for head_size in (64, 128, 64, 128):
     p = _cache.program(json.dumps(dict(target="sm_90a", element="f16", head_size=head_size)))
     print(head_size, hashlib.sha256(p.part("ptx")).hexdigest())

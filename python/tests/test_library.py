@@ -1,9 +1,11 @@
 """The C API by itself: misuse, silence, load time."""
 import ctypes
+import gzip
 import os
+import pathlib
+import shutil
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -76,3 +78,26 @@ def test_ptxas_can_be_hidden():
 def test_a_program_that_is_no_assembler_is_refused():
     with pytest.raises(ValueError, match="ptxas"):
         lib.call("flash_ptxas", b"/bin/true")
+
+
+def test_a_packed_library_is_unpacked_once(tmp_path):
+    """A bundle: the package with libflashc.so.gz beside it."""
+    package, cache = tmp_path / "flash_mlir", tmp_path / "cache"
+    shutil.copytree(pathlib.Path(lib.__file__).parent, package, ignore=shutil.ignore_patterns("*.so*", "__pycache__"))
+    with gzip.open(package / "libflashc.so.gz", "wb", compresslevel=1) as f:
+        f.write(pathlib.Path(lib.library()._name).read_bytes())
+    env = {n: v for n, v in os.environ.items() if n != "FLASH_LIBRARY"} | {"FLASH_CACHE_DIR": str(cache), "PYTHONDONTWRITEBYTECODE": "1"}
+    script = "import flash_mlir; print(flash_mlir.__version__)"
+    run = lambda **more: subprocess.run([sys.executable, "-c", script], env=env | more, cwd=tmp_path, capture_output=True, text=True)
+    first = run()
+    assert first.stderr == "" and first.stdout.strip() == lib.library().flash_version().decode()
+    (copy,) = cache.iterdir()
+    written = copy.stat().st_mtime_ns
+    assert run().stdout == first.stdout
+    assert [(p, p.stat().st_mtime_ns) for p in cache.iterdir()] == [(copy, written)]
+    assert run(FLASH_CACHE_DIR=str(copy / "below"), TMPDIR=str(tmp_path)).stdout == first.stdout
+
+
+def test_a_missing_library_is_named():
+    run = subprocess.run([sys.executable, "-c", "import flash_mlir"], env=dict(os.environ, FLASH_LIBRARY="/nowhere/lib.so", PYTHONPATH=os.pathsep.join(sys.path)), capture_output=True, text=True)
+    assert "ImportError: expected libflashc.so at /nowhere/lib.so" in run.stderr
