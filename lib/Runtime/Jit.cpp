@@ -23,6 +23,7 @@
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/TargetParser/Host.h"
+#include <pthread.h>
 #include <thread>
 
 using namespace flash;
@@ -259,6 +260,32 @@ private:
 };
 } // namespace
 
+/// Runs work(0) to work(count - 1), each on a thread of its own; on this one where the system
+/// grants no other (std::thread would end the process).
+static void share(unsigned count, llvm::function_ref<void(int64_t)> work) {
+  struct Task {
+    llvm::function_ref<void(int64_t)> work;
+    int64_t number;
+    pthread_t thread;
+    bool started;
+  };
+  std::vector<Task> tasks;
+  for (unsigned number = 1; number < count; ++number)
+    tasks.push_back({work, number, {}, false});
+  auto start = [](void *task) -> void * {
+    static_cast<Task *>(task)->work(static_cast<Task *>(task)->number);
+    return nullptr;
+  };
+  for (Task &task : tasks)
+    task.started = pthread_create(&task.thread, nullptr, start, &task) == 0;
+  work(0);
+  for (Task &task : tasks)
+    if (task.started)
+      pthread_join(task.thread, nullptr);
+    else
+      work(task.number);
+}
+
 llvm::Error CpuProgram::run(llvm::StringRef name, llvm::ArrayRef<Argument> arguments,
                             unsigned workers, uint64_t seed) {
   auto found = kernels.find(name);
@@ -301,11 +328,6 @@ llvm::Error CpuProgram::run(llvm::StringRef name, llvm::ArrayRef<Argument> argum
     }
     return llvm::Error::success();
   }
-  std::vector<std::thread> threads;
-  for (unsigned worker = 1; worker < workers; ++worker)
-    threads.emplace_back([&, worker] { call.run(kernel.entry, worker, workers); });
-  call.run(kernel.entry, 0, workers);
-  for (std::thread &thread : threads)
-    thread.join();
+  share(workers, [&](int64_t worker) { call.run(kernel.entry, worker, workers); });
   return llvm::Error::success();
 }
