@@ -8,6 +8,7 @@ memory or registers than its plan. Prints a line a kernel and at last `N passed,
 
 import argparse
 import concurrent.futures
+import json
 import os
 import re
 import shutil
@@ -27,8 +28,6 @@ MASKS = {
     "band": "local, left = 100, right = 100",
     "chunk": "local, left = 256, right = 0, chunk = 512, sink_tokens = 4",
 }
-REGISTERS_PER_SM = 65536  # all that a block's roles may hold together
-SHARED_BYTES = 232448  # of one block
 
 
 def cases():
@@ -77,22 +76,22 @@ def run(command, text=None):
     return done.stdout + done.stderr
 
 
-def over_plan(ptx, plan, log):
-    """What a kernel takes beyond its plan, as sentences."""
+def over_plan(ptx, tiles, plan, log):
+    """What a kernel takes beyond its plan, as sentences. `tiles`: the kernel as tile ops."""
     threads = int(re.search(r"\.maxntid (\d+)", ptx)[1])
-    shared = int(re.search(r"flash\.shared_bytes = (\d+)", plan)[1])
-    planned = [int(x) for x in re.findall(r"#flash_tile\.role<[^>]*registers = (\d+)", plan)]
+    shared = int(re.search(r"flash\.shared_bytes = (\d+)", tiles)[1])
     launched = int(re.search(r"Used (\d+) registers", log)[1])
-    if shared > SHARED_BYTES:
-        yield f"{shared} bytes of shared memory"
-    if launched * threads > REGISTERS_PER_SM:
-        yield f"{launched} registers in {threads} threads"
-    if len(planned) == 2:  # producer, consumer
-        if 128 * planned[0] + (threads - 128) * planned[1] > REGISTERS_PER_SM:
-            yield f"{planned} registers in {threads} threads"
-        written = [int(x) for x in re.findall(r"setmaxnreg\.\w+\.sync\.aligned\.u32\s+(\d+)", ptx)]
-        if sorted(written) != sorted(planned):
-            yield f"setmaxnreg {written} where the plan has {planned}"
+    registers = plan["registers"]
+    if shared > plan["shared_bytes"]["used"]:
+        yield f"{shared} bytes of shared memory where the plan has {plan['shared_bytes']['used']}"
+    if threads > plan["threads"]["used"]:
+        yield f"{threads} threads where the plan has {plan['threads']['used']}"
+    if launched * threads > registers["limit"]:
+        yield f"{launched} registers in each of {threads} threads"
+    planned = [registers["producer"], registers["consumer"]]
+    written = [int(x) for x in re.findall(r"setmaxnreg\.\w+\.sync\.aligned\.u32\s+(\d+)", ptx)]
+    if sorted(written) != planned or registers["used"] > registers["limit"]:
+        yield f"setmaxnreg {written} where the plan has {planned}"
 
 
 def check(case, tools, folder):
@@ -105,12 +104,13 @@ def check(case, tools, folder):
         start = time.monotonic()
         ptx = run([tools.compiler, str(base) + ".mlir", "--emit=ptx"])
         seconds = time.monotonic() - start
-        plan = run([tools.compiler, str(base) + ".mlir", "--emit=mlir"])
+        tiles = run([tools.compiler, str(base) + ".mlir", "--emit=mlir"])
+        plan = json.loads(run([tools.compiler, str(base) + ".mlir", "--explain", "--json"]))
         base.with_suffix(".ptx").write_text(ptx)
         log = run([tools.ptxas, "-v", "-arch=sm_90a", str(base) + ".ptx", "-o", str(base) + ".cubin"])
         remarks.append(f"{seconds:.2f} s to PTX")
         complaints += [line.strip() for line in log.splitlines() if "Potential Performance Loss" in line]
-        complaints += over_plan(ptx, plan, log)
+        complaints += over_plan(ptx, tiles, plan, log)
         spilled = sum(int(x) for x in re.findall(r"(\d+) bytes spill stores", log))
         if spilled:
             accesses, depth = sass.spills(str(base) + ".cubin")
@@ -119,7 +119,7 @@ def check(case, tools, folder):
                 complaints.append(where + f", at loop depth {depth}")
             else:
                 remarks.append(where + ", outside loops")
-    except (RuntimeError, subprocess.TimeoutExpired, TypeError, OSError) as error:
+    except (RuntimeError, subprocess.TimeoutExpired, TypeError, ValueError, OSError) as error:
         complaints.append(str(error))
     return name, complaints, remarks
 
