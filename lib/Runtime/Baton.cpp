@@ -86,13 +86,9 @@ void Baton::checkStart(const State &state) {
   const Slot &slot = slotOf(state.ring, state.ordinal);
   const Ring &ring = rings[state.ring];
   int64_t past = generation(state.ring, state.ordinal);
-  if (state.need == Need::freeSlot) {
-    if (slot.fills < past * ring.writers)
-      fail(formatv("gap: {0} fills ordinal {1} of ring {2} before ordinal {3}", state.name,
-                   state.ordinal, ring.name, state.ordinal - ring.stages));
-    else if (slot.fills >= (past + 1) * ring.writers)
-      fail(formatv("overrun: {0} fills ordinal {1} of ring {2}, which has its {3} fills",
-                   state.name, state.ordinal, ring.name, ring.writers));
+  if (state.need == Need::freeSlot && slot.fills >= (past + 1) * ring.writers) {
+    fail(formatv("overrun: {0} fills ordinal {1} of ring {2}, which has its {3} fills", state.name,
+                 state.ordinal, ring.name, ring.writers));
   } else if (state.need == Need::fullSlot && (slot.fills > (past + 1) * ring.writers ||
                                               slot.releases >= (past + 1) * ring.releases)) {
     fail(formatv("overrun: {0} waits for ordinal {1} of ring {2}, whose slot went on without it",

@@ -182,7 +182,8 @@ llvm::Expected<std::unique_ptr<CpuProgram>> CpuProgram::create(ModuleOp module,
   auto machine = processor(options).createTargetMachine();
   if (!machine)
     return machine.takeError();
-  auto object = MachineCode::compile(module, **machine, options.optimize ? 2 : 0);
+  // The loops are vectors already: more than level 1 finds nothing to do in them.
+  auto object = MachineCode::compile(module, **machine, options.optimize ? 1 : 0);
   if (!object)
     return object.takeError();
   return load({std::move(description), std::move(*object)});

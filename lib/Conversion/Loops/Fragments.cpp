@@ -96,7 +96,9 @@ void Lowering::lower(CastOp op) {
 LogicalResult Lowering::lower(MapOp op) {
   Block &body = op.getBody().front();
   for (Operation &inner : body.without_terminator())
-    if (inner.getNumOperands() && !OpTrait::hasElementwiseMappableTraits(&inner))
+    if (!llvm::all_of(inner.getResultTypes(),
+                      [](Type type) { return type.isIntOrIndexOrFloat(); }) ||
+        (inner.getNumOperands() && !OpTrait::hasElementwiseMappableTraits(&inner)))
       return inner.emitOpError("has no vector form, which flash_tile.map needs as loops");
   int64_t cols = op.getResult().getType().getShape()[1];
   SmallVector<Value> from;

@@ -206,6 +206,7 @@ LogicalResult Lowering::lower(scf::ForOp op) {
       inits.push_back(at(init.get()));
   auto made = scf::ForOp::create(b, at(op.getLowerBound()), at(op.getUpperBound()),
                                  at(op.getStep()), inits);
+  made.setUnsignedCmp(op.getUnsignedCmp());
   map.map(op.getInductionVar(), made.getInductionVar());
   unsigned next = 0;
   for (auto [argument, result] : llvm::zip(op.getRegionIterArgs(), op.getResults()))

@@ -49,8 +49,9 @@ static LogicalResult check(func::FuncOp kernel) {
         return demand(false, "needs f16, bf16 or f32 elements to become loops");
     }
     if (isa<ViewOp, RingOp, RolesOp>(op) && op->getParentOp() != kernel)
-      return demand(false, "stands in the kernel's own block to become loops");
-    return demand(!isa<RolesOp>(op) || !roles++, "is the kernel's second, loops know one");
+      return demand(false, "needs to stand in the kernel's own block to become loops");
+    return demand(!isa<RolesOp>(op) || !roles++,
+                  "is the second of the kernel, which may have one to become loops");
   });
   return failure(result.wasInterrupted());
 }

@@ -1,0 +1,79 @@
+// RUN: flash-opt %s --convert-flash-tile-to-loops --canonicalize --cse --split-input-file | FileCheck %s
+
+!mem = memref<?x?x?x40xbf16, strided<[?, ?, ?, 1], offset: ?>>
+
+// A kernel gains worker and workers and does every workers-th tile. A fill copies, widened to f32, rows past
+// the length and columns past the view as zeros; wait and release cost nothing in straight code.
+// CHECK-LABEL: func.func @copy(
+// CHECK-SAME:    %[[IN:[^:]*]]: memref<?x?x?x40xbf16, {{.*}} {flash.arg = "q"}
+// CHECK-SAME:    %[[WORKER:[^:]*]]: index {flash.arg = "worker"}, %[[WORKERS:[^:]*]]: index {flash.arg = "workers"}) attributes {flash.kernel, llvm.emit_c_interface}
+// CHECK:         %[[RING:.*]] = memref.alloc() {alignment = 64 : i64} : memref<2x8x64xf32>
+// CHECK:         scf.for %{{.*}} = %[[WORKER]] to %{{.*}} step %[[WORKERS]] {
+// CHECK:           %[[SLOT:.*]] = arith.remui %{{.*}}, %c2
+// CHECK:           %[[OFFSET:.*]] = arith.muli %[[SLOT]], %c512
+// CHECK:           %[[TO:.*]] = memref.reinterpret_cast %[[RING]] to offset: [%[[OFFSET]]], sizes: [8, 64], strides: [64, 1]
+// CHECK:           %[[LENGTH:.*]] = memref.dim %[[IN]], %c1
+// CHECK:           scf.for %[[R:.*]] = %c0 to %c8 step %c1
+// CHECK:             %[[ROW:.*]] = arith.addi %{{.*}}, %[[R]]
+// CHECK:             %[[INSIDE:.*]] = arith.cmpi slt, %[[ROW]], %[[LENGTH]]
+// CHECK:             scf.if %[[INSIDE]]
+// CHECK:               scf.for %[[C:.*]] = %c0 to %c40 step %c8
+// CHECK:                 %[[X:.*]] = vector.load %[[IN]][%{{.*}}, %[[ROW]], %{{.*}}, %[[C]]] : {{.*}}, vector<8xbf16>
+// CHECK:                 %[[WIDE:.*]] = arith.extf %[[X]] : vector<8xbf16> to vector<8xf32>
+// CHECK:                 vector.store %[[WIDE]], %[[TO]][%[[R]], %[[C]]]
+// CHECK:               scf.for %{{.*}} = %c40 to %c64 step %c8
+// CHECK:             } else {
+// CHECK:               scf.for %{{.*}} = %c0 to %c64 step %c16
+// CHECK-NOT:       flash_tile
+// CHECK:         memref.dealloc
+func.func @copy(%q: !mem {flash.arg = "q"}, %n: index) attributes {flash.kernel} {
+  %one = arith.constant 1 : index
+  %v = flash_tile.view %q : !mem -> !flash_tile.view<40xbf16>
+  %ring = flash_tile.ring "q" : !flash_tile.ring<2x8x64xbf16>
+  flash_tile.for_work "single"(%n, %one, %one, %one) {
+  ^bb0(%m: index, %h: index, %b: index, %s: index):
+    flash_tile.fill %v[%b, %h, %m] -> %ring[%m] : !flash_tile.view<40xbf16> -> !flash_tile.ring<2x8x64xbf16>
+    %t = flash_tile.wait %ring[%m] : !flash_tile.ring<2x8x64xbf16> -> !flash_tile.tile<8x64xbf16>
+    flash_tile.release %ring[%m] : !flash_tile.ring<2x8x64xbf16>
+    flash_tile.yield
+  }
+  return
+}
+
+// -----
+
+!parts = memref<?x?x?x?x8xf32, strided<[?, ?, ?, ?, 1], offset: ?>>
+!lse = memref<?x?x?xf32, strided<[?, ?, ?], offset: ?>>
+
+// Packed rows and partial results: row r of head h is query r / 3 of head (h / splits) * 3 + r % 3, split h % splits.
+// A column that is not known until the kernel runs bounds the columns that are stored.
+// CHECK-LABEL: func.func @addresses(
+// CHECK-SAME:    %[[PARTS:.*]]: memref<?x?x?x?x8xf32, {{[^,]*, [^,]*, [^,]*, [^,]*, [^,]*}}, offset: ?>>, %[[LSE:.*]]: memref<?x?x?xf32, {{[^,]*, [^,]*, [^,]*}}, offset: ?>>, %[[COL:[^:]*]]: index
+// CHECK:         %[[SPLITS:.*]] = memref.dim %[[PARTS]], %c0
+// CHECK:         %[[SPLIT:.*]] = arith.remui %{{.*}}, %[[SPLITS]]
+// CHECK:         %[[HEAD:.*]] = arith.divui %{{.*}}, %[[SPLITS]]
+// CHECK:         %[[PACKED:.*]] = arith.muli %[[HEAD]], %c3
+// CHECK:         %[[LANE:.*]] = arith.remui %{{.*}}, %c3
+// CHECK:         %[[H:.*]] = arith.addi %[[PACKED]], %[[LANE]]
+// CHECK:         %[[ROW:.*]] = arith.divui %{{.*}}, %c3
+// CHECK:         %[[ROOM:.*]] = arith.subi %c8, %[[COL]]
+// CHECK:         %[[COUNT:.*]] = arith.minsi %[[ROOM]], %c4
+// CHECK:         scf.for %[[C:.*]] = %c0 to %[[COUNT]] step %c1
+// CHECK:           %[[AT:.*]] = arith.addi %[[COL]], %[[C]]
+// CHECK:           vector.store %{{.*}}, %[[PARTS]][%[[SPLIT]], %{{.*}}, %[[ROW]], %[[H]], %[[AT]]]
+// CHECK:         memref.load %[[LSE]][
+func.func @addresses(%parts: !parts, %lse: !lse, %col: index, %n: index) attributes {flash.kernel} {
+  %one = arith.constant 1 : index
+  %zero = arith.constant 0.0 : f32
+  %pv = flash_tile.view %parts {group = 3, partial} : !parts -> !flash_tile.view<8xf32>
+  %lv = flash_tile.view %lse : !lse -> !flash_tile.view<1xf32>
+  flash_tile.for_work "single"(%n, %one, %one, %one) {
+  ^bb0(%m: index, %h: index, %b: index, %s: index):
+    %f = flash_tile.splat %zero : f32 -> !flash_tile.frag<4x4xf32>
+    flash_tile.store %f -> %pv[%b, %h, %m] col %col : !flash_tile.frag<4x4xf32> -> !flash_tile.view<8xf32>
+    %l = flash_tile.load %lv[%b, %h, %m] : !flash_tile.view<1xf32> -> !flash_tile.frag<4x1xf32>
+    flash_tile.store %l -> %lv[%b, %h, %m] : !flash_tile.frag<4x1xf32> -> !flash_tile.view<1xf32>
+    flash_tile.yield
+  }
+  return
+}
