@@ -54,6 +54,14 @@ struct Carried {
 // Looking
 //===----------------------------------------------------------------------===//
 
+/// Index arithmetic of `body` that may be computed again elsewhere.
+bool isArithmetic(Value value, Block *body) {
+  Operation *def = value.getDefiningOp();
+  return !def || def->getBlock() != body ||
+         (isPure(def) && llvm::all_of(def->getOperands(),
+                                      [&](Value operand) { return isArithmetic(operand, body); }));
+}
+
 /// Finds the parts of a run by following its values.
 Reason find(Run &run) {
   scf::ForOp loop = run.loop;
@@ -67,7 +75,9 @@ Reason find(Run &run) {
   if (run.pv.getAcc())
     run.rescale = run.pv.getAcc().getDefiningOp<RescaleOp>();
   run.vWait = waitOf(run.pv.getB());
-  if (!run.rescale || !run.vWait || run.vWait->getBlock() != body)
+  Operation *p = run.pv.getA().getDefiningOp();
+  if (!run.rescale || !run.vWait || run.vWait->getBlock() != body || !p || p->getBlock() != body ||
+      !run.qk->isBeforeInBlock(run.softmax) || !isArithmetic(run.vWait.getIt(), body))
     return "a run's second product is not PV on rescaled output";
   for (Value tile = run.pv.getB(); auto slice = tile.getDefiningOp<SliceOp>();
        tile = slice.getTile())
@@ -224,11 +234,15 @@ Carried rotate(OpBuilder &b, Run &run, Value from, Carried in) {
   return {results[0], results[1], results[2], results[3]};
 }
 
-/// The releases, behind the last run, of the tile that every QK reads.
-SmallVector<ReleaseOp> releasesOfQ(Run &last) {
+/// The releases, behind the last run, of a tile that QK and nobody else reads.
+SmallVector<ReleaseOp> releasesOfQ(MutableArrayRef<Run> runs) {
   SmallVector<ReleaseOp> releases;
-  WaitOp wait = waitOf(last.qk.getA());
-  for (Operation *op = wait ? last.loop->getNextNode() : nullptr; op; op = op->getNextNode())
+  WaitOp wait = waitOf(runs.back().qk.getA());
+  if (!wait || !llvm::all_of(wait.getTile().getUsers(), [&](Operation *user) {
+        return llvm::any_of(runs, [&](Run &run) { return run.loop->isAncestor(user); });
+      }))
+    return releases;
+  for (Operation *op = runs.back().loop->getNextNode(); op; op = op->getNextNode())
     if (auto release = dyn_cast<ReleaseOp>(op))
       if (release.getRing() == wait.getRing() && release.getIt() == wait.getIt())
         releases.push_back(release);
@@ -242,7 +256,7 @@ void overlap(MutableArrayRef<Run> runs) {
   Value some = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, first.getLowerBound(),
                                      first.getUpperBound());
   auto branch = scf::IfOp::create(b, loc, first.getResultTypes(), some, /*withElseRegion=*/true);
-  SmallVector<ReleaseOp> releases = releasesOfQ(runs.back());
+  SmallVector<ReleaseOp> releases = releasesOfQ(runs);
   auto finish = [&](Value o, Value m, Value l) {
     SmallVector<Value> values(3);
     values[runs.back().o] = o, values[runs.back().m] = m, values[runs.back().l] = l;

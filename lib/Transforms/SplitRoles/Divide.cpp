@@ -89,6 +89,8 @@ static Reason findColumns(ForWorkOp work, Division &division) {
     division.columnValues.insert(value);
     Operation *def = value.getDefiningOp();
     auto mma = dyn_cast_or_null<MmaOp>(def);
+    if (!work.getBody().isAncestor(value.getParentRegion()))
+      return "a part of the output comes from outside the work";
     if (def && !keepsColumns(def) && !isa<SplatOp, scf::ForOp, scf::IfOp>(def) &&
         (!mma || mma.getTransB()))
       return (def->getName().getStringRef() + " cannot give a part of the output's columns").str();

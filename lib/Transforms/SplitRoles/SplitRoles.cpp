@@ -80,7 +80,7 @@ void eraseStrangers(ForWorkOp work, ArrayRef<Unit> units) {
       ring = wait.getRing();
     else if (auto release = dyn_cast<ReleaseOp>(op))
       ring = release.getRing();
-    else if (auto slice = dyn_cast<SliceOp>(op))
+    else if (auto slice = dyn_cast<SliceOp>(op); slice && waitOf(slice.getTile()))
       ring = waitOf(slice.getTile()).getRing();
     if (!isStranger(op) && (!ring || readRings.contains(ring)))
       return WalkResult::advance();
@@ -114,8 +114,19 @@ Reason split(func::FuncOp kernel, PlanAttr plan, Division &division) {
   ForWorkOp work = *works.begin();
   if (!work->use_empty() || llvm::any_of(work.getResultTypes(), holdsRegisters))
     return "the kernel's work gives results";
-  if (!work.walk([](FillOp) { return WalkResult::interrupt(); }).wasInterrupted())
+  bool copies = false;
+  Operation *carrier = nullptr; // of what dropRegisters does not know
+  work.walk([&](Operation *op) {
+    copies |= isa<FillOp>(op);
+    for (Type type : op->getResultTypes())
+      if (!isa<UnitOpInterface>(op) &&
+          (isa<TileType>(type) || (holdsRegisters(type) && !isa<scf::ForOp, scf::IfOp>(op))))
+        carrier = op;
+  });
+  if (!copies)
     return "nothing is copied through rings";
+  if (carrier)
+    return (carrier->getName().getStringRef() + " carries a tile or fragment").str();
   if (Reason reason = findDivision(work, division))
     return reason;
 
