@@ -36,7 +36,8 @@ def corpus():
     for path in sorted(TESTS.rglob("*.mlir")):
         if path.is_relative_to(HERE):
             continue
-        runs = re.findall(r"RUN:.*?\bflash-opt\b([^|\n]*)", path.read_text())
+        joined = re.sub(r"\\\n\s*//\s*RUN:", "", path.read_text())
+        runs = re.findall(r"RUN:.*?\bflash-opt\b([^|\n]*)", joined)
         flags = [f for f in runs[0].split() if f.startswith(("--flash", "--convert"))] if runs else []
         lines = [line for line in path.read_text().splitlines() if not re.match(r"\s*//(?! -----)", line)]
         for chunk in "\n".join(lines).split("// -----"):
