@@ -25,6 +25,7 @@ def FlashSelectTiles : Pass<"flash-select-tiles"> {
     ```
   }];
   let options = [Option<"target", "target", "std::string", "", "target of ops that name none">];
+  let dependentDialects = ["::flash::FlashDialect"]; // of the option's attribute
 }
 def FlashSplitKV : Pass<"flash-split-kv", "::mlir::ModuleOp"> {
   let summary = "Splits the keys over several tiles of work and joins the parts";

@@ -2,6 +2,8 @@
 // RUN: flash-opt %s --flash-select-tiles=target=sm_90a | FileCheck %s --check-prefixes=CHECK,SM90
 // A second run changes nothing.
 // RUN: flash-opt %s --flash-select-tiles > %t && flash-opt %t --flash-select-tiles=target=sm_90a | diff %t -
+// Without an op there is nothing to do.
+// RUN: echo 'module {}' | flash-opt --flash-select-tiles
 
 !q = tensor<2x1000x8x128xbf16>
 !v512 = tensor<?x?x8x512xbf16>
