@@ -17,6 +17,8 @@
  *   batch, heads, kv_heads, len_q, len_k   sizes that the plan is made for; left out: unknown
  *   num_splits   0 or left out: the planner's choice;  pack_gqa: left out: the planner's choice
  *   sms          multiprocessors, or worker threads of the CPU; left out: the machine table's
+ *   transfer     how a GPU reads k and v: "tma" (the default), or "gather", which any strides will do
+ *                for (tma refuses tensors that repeat themselves, with a stride of 0)
  *   plan         fields fixed by hand: "#flash.plan<tile = [128, 128], stages = 2>"
  *   passes       optional passes switched off: {"skip_blocks": false, "pipeline_loads": false, ...}
  *

@@ -208,8 +208,8 @@ std::optional<std::string> whyNotWide(std::string_view name, const FlashTensor &
 
 /// The map of [b, s, h, d] as (d, s, h, b), boxes of one 128-byte panel of `rows` rows. The kernel
 /// never loads from an empty tensor, but its map must be a valid one: sizes of 1 at `standIn`.
-Outcome encode(TensorMap &map, const FlashTensor &t, schedule::ElementType element, int64_t rows,
-               void *standIn) {
+Outcome encode(TensorMap &map, std::string_view name, const FlashTensor &t,
+               schedule::ElementType element, int64_t rows, void *standIn) {
   const int64_t bytes = schedule::elementBytes(element);
   const bool empty = isEmpty(t);
   const int order[4] = {3, 1, 2, 0};
@@ -217,6 +217,9 @@ Outcome encode(TensorMap &map, const FlashTensor &t, schedule::ElementType eleme
   for (int i = 0; i < 4; ++i) {
     int64_t n = empty && order[i] != 3 ? 1 : t.size[order[i]];
     sizes[i] = uint64_t(n);
+    if (i && n > 1 && t.stride[order[i]] == 0)
+      return invalid(std::string(name) + " repeats itself (stride " + std::to_string(order[i]) +
+                     " is 0), which this kernel's tma cannot read; compile with transfer gather");
     // A dimension of one is never stepped along; its stride may be anything, so it gets a valid
     // one.
     if (i)
@@ -315,7 +318,8 @@ Outcome Loaded::launch(const Operands &operands, const Launch &launch) {
       return invalid("the call has no " + std::string(operandName(p.operand)));
     switch (p.kind) {
     case Param::tensorMap:
-      if (auto failure = encode(map[nextMap], *t, element, p.rows, operands[Operand::q]->data))
+      if (auto failure = encode(map[nextMap], operandName(p.operand), *t, element, p.rows,
+                                operands[Operand::q]->data))
         return failure;
       arguments[i] = &map[nextMap++];
       break;

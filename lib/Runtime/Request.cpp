@@ -177,10 +177,13 @@ private:
 /// fields follow from what the op says, and flash-select-tiles writes them.
 std::string decidedText(const schedule::Plan &plan) {
   std::string text;
-  llvm::raw_string_ostream(text) << "#flash.plan<tile = [" << plan.tileM << ", " << plan.tileN
-                                 << "], pack_gqa = " << (plan.packGqa ? "true" : "false")
-                                 << ", splits = " << plan.splits << ", order = \""
-                                 << StringRef(schedule::orderName(plan.order)) << "\">";
+  llvm::raw_string_ostream os(text);
+  os << "#flash.plan<tile = [" << plan.tileM << ", " << plan.tileN
+     << "], pack_gqa = " << (plan.packGqa ? "true" : "false") << ", splits = " << plan.splits
+     << ", order = \"" << StringRef(schedule::orderName(plan.order)) << '"';
+  if (plan.transfer != schedule::Transfer::tma)
+    os << ", transfer = \"" << StringRef(schedule::transferName(plan.transfer)) << '"';
+  os << '>';
   return text;
 }
 
@@ -234,6 +237,9 @@ Or<Request> flash::readRequest(const std::string &text) {
   reader.read("sms", p.sms);
   if (const json::Value *pack = reader.take("pack_gqa"))
     reader.set("pack_gqa", p.packGqa, pack->getAsBoolean(), "true or false", *pack);
+  std::optional<schedule::Transfer> transfer;
+  if (reader.take("transfer"))
+    reader.readName("transfer", transfer, schedule::parseTransfer, "tma or gather");
   reader.read("plan", r.byHand);
   readPasses(reader, r.passes);
   reader.finish();
@@ -249,6 +255,8 @@ Or<Request> flash::readRequest(const std::string &text) {
       return *failure;
     overrides = hand->overrides();
   }
+  if (!overrides.transfer)
+    overrides.transfer = transfer;
   auto planned = schedule::makePlan(p, overrides);
   if (auto *refusal = std::get_if<schedule::Refusal>(&planned))
     return refusal->kind == schedule::Refusal::invalid ? invalid(refusal->sentence)

@@ -73,6 +73,11 @@ def _meets(target, q):
         raise ValueError(f"expected arrays that target {target} can reach, got {q.place}; {way_out}")
 
 
+def _repeats(a):
+    """Whether a is expanded: one element stands at several indices, which tma does not take."""
+    return 0 not in a.shape and any(n > 1 and s == 0 for n, s in zip(a.shape, a.strides))
+
+
 def _problem(options, target, q, k, v, sink, batch):
     """The library's problem, as JSON text. q, k, v: Arrays; lengths of packed sequences and pages stay unknown."""
     problem = dict(
@@ -92,6 +97,8 @@ def _problem(options, target, q, k, v, sink, batch):
         problem["len_k"] = k.shape[1]
     if target == "cpu":
         problem["sms"] = workers()
+    elif any(_repeats(a) for a in (q, k, v)):
+        problem["transfer"] = "gather"
     return json.dumps(problem)
 
 
@@ -294,7 +301,9 @@ class _Shape:
     """A shape in place of an array."""
 
     def __init__(self, name, shape, element):
-        self.name, self.shape, self.element, self.device = name, tuple(_check.whole(f"{name}'s size", n) for n in shape), element, "cuda"
+        self.name, self.element, self.device = name, element, "cuda"
+        self.shape = tuple(_check.whole(f"{name}'s size", n) for n in shape)
+        self.strides = _row_major(self.shape)
         if len(self.shape) != 4:
             raise ValueError(f"expected {name} of rank 4, got rank {len(self.shape)} {list(self.shape)}")
 

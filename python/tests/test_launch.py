@@ -199,6 +199,7 @@ def moved(name, data=None, stride=None, **sizes):
         (moved(b"v", stride=(0, 1 << 40)), "v's stride 0"),
         (moved(b"v", stride=(3, 2)), "v's last dimension"),
         (moved(b"lse", data=LSE + 2), "lse's address"),
+        (moved(b"v", stride=(2, 0)), "v repeats itself"),
         (call()[:3], "no o"),
         (call() + [tensor(b"x", Q, (1,))], "'x'"),
         (call(d=64), "q's size 3 \\(64\\)"),
@@ -303,6 +304,13 @@ def test_out_is_given_back(torch, fake):
     assert flash_mlir.attention(*qkv(), out=out) is out
     with pytest.raises(ValueError, match="out on q's device \\(cuda:0\\), got cuda:1"):
         flash_mlir.attention(*qkv(), out=LooksLikeTensor((1, 200, 2, 128), device=Device("cuda", 1)))
+
+
+def test_expanded_tensors_are_gathered(torch, fake):
+    q, k, v = qkv()
+    one_head = lambda x: LooksLikeTensor(x.shape, strides=(x.strides[0], 128, 0, 1), data=x.data)
+    flash_mlir.attention(q, one_head(k), one_head(v))
+    assert fake.launches == 1 and K not in {fake.map[i].address for i in range(fake.maps)}
 
 
 def test_a_known_call_is_not_planned_again(torch, fake, monkeypatch):
