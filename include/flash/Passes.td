@@ -96,26 +96,40 @@ def FlashTilePipelineLoads : Pass<"flash-tile-pipeline-loads"> {
 def FlashTileSplitRoles : Pass<"flash-tile-split-roles"> {
   let summary = "Gives copies and products to programs of their own";
   let description = [{
-    Expects rings. Clones the kernel's body for each role of the plan and erases what its units may not execute; the
-    consumers share the rows (or V's columns) of a tile. Writes `writers` and `releases` of the rings. Does nothing where
-    the plan has no consumers. Changes no number.
+    Expects one loop over the work that fills rings, and a plan with `consumers`; does nothing without. Clones the work
+    for each role and erases what its units may not execute. By `split_by`, the consumers share the rows of a tile (each
+    has a slot of Q of its own) or the columns of V and of the output (the first writes what all compute alike).
+    Writes `releases` of shared rings. What cannot be divided stays, with the reason in the plan. Changes no number.
+
+    Before: `fill q[row] -> %qr[%t]  wait %qr[%t]  for i: fill K -> %kr[%it]  fill V -> %vr[%it]  wait %kr[%it]  mma ..`
+    After:  `roles [producer, consumer]`, here by 2 consumers' rows of 64
+            `{ fill q[row] -> %qr[2 * %t]  fill q[row + 64] -> %qr[2 * %t + 1]  for i: fill K -> %kr[%it]  fill V -> %vr[%it] },`
+            `{ ^bb0(%w): wait %qr[2 * %t + %w]  for i: wait %kr[%it]  mma .. }`
   }];
   let dependentDialects = ["::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect"];
 }
 def FlashTileOverlapSoftmax : Pass<"flash-tile-overlap-softmax"> {
   let summary = "Runs the next QK product beside this block's softmax and PV";
   let description = [{
-    Expects runs of QK, softmax, PV. Peels the first block, turns each run so that QK of block i is issued before PV of
-    block i - 1, and adds the last PV. Does nothing where the plan says `overlap = false`. Changes no number: the order
-    of sums of a row stays.
+    Expects runs of QK, softmax, PV and `overlap = true` in the plan; does nothing without. Peels the first block, turns
+    each run so that QK of block i is issued before PV of block i - 1, and adds the last PV. In one program without
+    roles the ring of V needs two stages. What is no such run stays, with the reason in the plan. Changes no number:
+    the order of sums of a row stays.
+
+    Before: `for i in 0 .. n: QK(i)  softmax(i)  rescale  PV(i)`
+    After:  `if n > 0: QK(0)  softmax(0)  for i in 1 .. n: { QK(i)  PV(i - 1)  softmax(i)  rescale }  PV(n - 1)`
   }];
   let dependentDialects = ["::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect"];
 }
 def FlashTileAssign : Pass<"flash-tile-assign"> {
   let summary = "Lays out shared memory and barriers, and checks the registers";
   let description = [{
-    The last tile pass, always run. Writes `offset` and `barriers` of each ring, and `flash.shared_bytes` and `flash.threads` of the
-    kernel. What does not fit is an error that says by how much.
+    The last tile pass, always run; leaves kernels for a cpu alone. Writes `offset` and `barriers` of each ring, and
+    `flash.shared_bytes` and `flash.threads` of the kernel. What does not fit (shared memory, threads, fragments that are
+    live at once against a role's registers) is an error that says by how much.
+
+    Before: `flash_tile.ring "k" {releases = 2 : i64} : !flash_tile.ring<2x128x128xbf16>`
+    After:  `flash_tile.ring "k" {barriers = 163872 : i64, offset = 32768 : i64, releases = 2 : i64} : !flash_tile.ring<2x128x128xbf16>`
   }];
 }
 
