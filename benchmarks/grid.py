@@ -1,0 +1,349 @@
+#!/usr/bin/env python3
+"""Our attention against what a PyTorch user would pick instead, on one GPU, in one run.
+
+    python3 benchmarks/grid.py [--suite fwd,gqa,local,heads] [--peers cudnn,fa2,flex] [--only TEXT] [--quick]
+                               [--element bf16] [--json [FILE]] [--plot FILE] [--read FILE]
+
+Prints TFLOP/s of ours, cuDNN, FlashAttention-2 and, asked for, FlexAttention for each problem of targets.json (suite `heads`: the
+other head sizes). The bar is the better of cuDNN and FlashAttention-3, which targets.json gives relative to a peer: the peer's
+speed of this run times `best_over_peer`; without one, the peer itself. A row under 0.98 of its bar is flagged, and geometric means
+come with what they must reach. The card is power-limited and remembers the kernel before, so a row's kernels are timed in turn,
+launch by launch, after 200 ms of warm-up each, with the L2 cache flushed before every launch; medians of CUDA events. Kernels are
+compiled first, by a pool of processes, into the disk cache.
+"""
+import argparse
+import concurrent.futures
+import json
+import math
+import multiprocessing
+import os
+import pathlib
+import statistics
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "python"))
+
+TARGETS = pathlib.Path(__file__).with_name("targets.json")
+WARM_UP_MS, ROUNDS, ROUNDS_MS, FLUSH_BYTES = 200, (15, 40), 600, 256 << 20
+ALLOWED = 1.2e-2  # relative L2 distance of two 16-bit results
+LEAST = 0.98  # of the bar, for every row
+PEERS = {"cudnn": "cuDNN", "fa2": "FA-2", "flex": "Flex"}
+OTHER_HEADS = [(96, 96), (192, 192), (192, 128), (64, 256), (64, 512)]
+# suite, name, which rows, the geometric mean they must reach
+MEANS = [
+    ("fwd", "all", lambda r: True, 1.10),
+    ("fwd", "head size 64", lambda r: r["d"] == 64, 1.10),
+    ("fwd", "head size 128", lambda r: r["d"] == 128, None),
+    ("fwd", "head size 256", lambda r: r["d"] == 256, None),
+    ("fwd", "dense", lambda r: not r["causal"], None),
+    ("fwd", "causal", lambda r: r["causal"], None),
+    ("gqa", "all", lambda r: True, 1.08),
+    ("local", "window 256", lambda r: r["left"] == 256, 1.20),
+    ("local", "window 1024", lambda r: r["left"] == 1024, 1.20),
+    ("local", "window 4096", lambda r: r["left"] == 4096, 1.05),
+    ("heads", "all", lambda r: True, None),
+]
+
+
+def problems(suites, only="", quick=False):
+    rows = json.loads(TARGETS.read_text())["rows"]
+    for d, dv in OTHER_HEADS:
+        for causal in (False, True):
+            rows.append(dict(suite="heads", b=4, hq=2048 // d, hkv=2048 // d, sq=4096, sk=4096, d=d, dv=dv, causal=causal, peer="cudnn"))
+    for r in rows:
+        if r["suite"] in suites and only in name_of(r) and not (quick and r["sq"] not in (1024, 2048, 4096, 16384)):
+            yield r
+
+
+def name_of(p):
+    heads = f"d{p['d']}" + (f"/{p['dv']}" if p.get("dv", p["d"]) != p["d"] else "")
+    mask = f"window {p['left']}" if p.get("left") else "causal" if p["causal"] else "dense"
+    return f"{p['suite']} {heads} {mask} {p['b']}x{p['sq']} heads {p['hq']}/{p['hkv']}"
+
+
+def flops(p):
+    """Of the visible pairs; under plain causal half of all, as everyone counts."""
+    s, left = p["sq"], p.get("left")
+    pairs = s * (left + 1) - left * (left + 1) // 2 if left else s * p["sk"] * (0.5 if p["causal"] else 1.0)
+    return 2.0 * p["b"] * p["hq"] * pairs * (p["d"] + p.get("dv", p["d"]))
+
+
+def mask_of(p):
+    return dict(causal=p["causal"], window=(p.get("left", -1), -1))
+
+
+def prepare(p, element):
+    """Compiles our kernel of a problem into the disk cache; the sentence if that fails."""
+    import flash_mlir
+
+    shape = lambda s, heads, d: (p["b"], s, heads, d)
+    try:
+        flash_mlir.compile(shape(p["sq"], p["hq"], p["d"]), shape(p["sk"], p["hkv"], p["d"]), shape(p["sk"], p["hkv"], p.get("dv", p["d"])),
+                           element=element, target="sm_90a", **mask_of(p))
+    except Exception as e:
+        return f"{type(e).__name__}: {e}"
+    return None
+
+
+def inputs(torch, p, element):
+    torch.manual_seed(0)
+    dtype = {"bf16": torch.bfloat16, "f16": torch.float16}[element]
+    draw = lambda s, heads, d: torch.randn(p["b"], s, heads, d, device="cuda", dtype=dtype)
+    return draw(p["sq"], p["hq"], p["d"]), draw(p["sk"], p["hkv"], p["d"]), draw(p["sk"], p["hkv"], p.get("dv", p["d"]))
+
+
+def ours(p, q, k, v):
+    import flash_mlir
+
+    out = q.new_empty(*q.shape[:3], v.shape[3])
+    mask = mask_of(p)
+    return lambda: flash_mlir.attention(q, k, v, out=out, **mask)
+
+
+def peer(name, p, q, k, v):
+    """A function without arguments that gives o [B, S, H, D]; raises where the peer cannot."""
+    import torch
+    import torch.nn.functional as F
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    grouped, left = p["hq"] != p["hkv"], p.get("left")
+    if left and name == "fa2":
+        return lambda: torch.ops.aten._flash_attention_forward(q, k, v, None, None, p["sq"], p["sk"], 0.0, True, False, window_size_left=left, window_size_right=0)[0]
+    qt, kt, vt = (x.transpose(1, 2) for x in (q, k, v))
+    if name == "flex":
+        from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+        torch._dynamo.reset()  # past its limit of recompilations it would run unfused
+        mask = None
+        if p["causal"]:
+            reach = left or p["sk"]
+            mask = create_block_mask(lambda b, h, i, j: (i >= j) & (i - j <= reach), None, None, p["sq"], p["sk"], device="cuda")
+        compiled = torch.compile(flex_attention, dynamic=False)
+        return lambda: compiled(qt, kt, vt, block_mask=mask, enable_gqa=grouped).transpose(1, 2)
+    if left:
+        raise NotImplementedError("no window")
+    backend = {"cudnn": SDPBackend.CUDNN_ATTENTION, "fa2": SDPBackend.FLASH_ATTENTION}[name]
+
+    def call():
+        with sdpa_kernel(backend):
+            return F.scaled_dot_product_attention(qt, kt, vt, is_causal=p["causal"], enable_gqa=grouped).transpose(1, 2)
+
+    return call
+
+
+def queue(call, flush, torch):
+    """Queues a flush and a call between two events."""
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    flush.zero_()
+    start.record()
+    call()
+    end.record()
+    return start, end
+
+
+def measure(calls, flush):
+    """Median milliseconds of each call, timed in turn. Nothing waits between them: the host must stay ahead of the GPU, or its
+    own time would count."""
+    import torch
+
+    once = []
+    for call in calls:
+        call()
+        events = [queue(call, flush, torch) for _ in range(3)]
+        torch.cuda.synchronize()
+        once.append(max(min(s.elapsed_time(e) for s, e in events), 1e-3))
+    for at in range(math.ceil(WARM_UP_MS / min(once))):
+        for call, ms in zip(calls, once):
+            if at * ms < WARM_UP_MS:
+                queue(call, flush, torch)
+    torch.cuda.synchronize()
+    rounds = min(max(round(ROUNDS_MS / sum(once)), ROUNDS[0]), ROUNDS[1])
+    events = [[queue(call, flush, torch) for call in calls] for _ in range(rounds)]
+    torch.cuda.synchronize()
+    return [statistics.median(s.elapsed_time(e) for s, e in each) for each in zip(*events)]
+
+
+def matrix_rate(flush):
+    """TFLOP/s of an 8192^3 bf16 product (cuBLAS)."""
+    import torch
+
+    n = 8192
+    a, b = (torch.randn(n, n, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    return 2 * n**3 / measure([lambda: a @ b], flush)[0] / 1e9
+
+
+def compare(p, peers, element, flush):
+    """The row of a problem: milliseconds of each, the distance to a peer's result, and the ratio to the bar."""
+    import torch
+
+    q, k, v = inputs(torch, p, element)
+    row = dict({key: p[key] for key in p if not key.endswith("_ms")}, name=name_of(p), element=element, flops=flops(p))
+    calls, notes = {"ours": ours(p, q, k, v)}, {}
+    mine = calls["ours"]()
+    for name in peers:
+        try:
+            call = peer(name, p, q, k, v)
+            result = call()
+        except Exception as e:  # a peer that cannot is a dash in the table
+            notes[name] = str(e).splitlines()[0][:100]
+            continue
+        if "apart" not in row:
+            row["apart"] = float(torch.linalg.vector_norm(mine.float() - result.float()) / torch.linalg.vector_norm(result.float()))
+        calls[name] = call
+    row["ms"] = dict(zip(calls, measure(list(calls.values()), flush)))
+    if notes:
+        row["cannot"] = notes
+    if p["peer"] in calls:
+        row["bar_ms"] = row["ms"][p["peer"]] / p.get("best_over_peer", 1.0)
+        row["ratio"] = row["bar_ms"] / row["ms"]["ours"]
+    return row
+
+
+def rate(row, ms):
+    return row["flops"] / ms / 1e9
+
+
+def line(row, peers):
+    if "error" in row:
+        return f"{row['name']:44} {row['error']}"
+    shown = [f"{rate(row, row['ms'][n]):8.1f}" if n in row["ms"] else f"{'-':>8}" for n in ("ours", *peers)]
+    end = f"{rate(row, row['bar_ms']):8.1f} {row['ratio']:7.3f}" if "ratio" in row else f"{'-':>8} {'-':>7}"
+    flag = "  LOW" if row.get("ratio", 1) < LEAST else ""
+    if not row.get("apart", 0) < ALLOWED:
+        flag += f"  WRONG: {row['apart']:.1e} apart"
+    return f"{row['name']:44} {' '.join(shown)} {end}{flag}"
+
+
+def geometric_mean(values):
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
+def summary(about, rows):
+    timed = [r for r in rows if "ratio" in r]
+    yield "geometric mean of ours over the bar"
+    for suite, name, wanted, least in MEANS:
+        ratios = [r["ratio"] for r in timed if r["suite"] == suite and wanted(r)]
+        if ratios:
+            mean = geometric_mean(ratios)
+            yield f"  {suite:6} {name:14} {mean:6.3f} of {len(ratios):2} rows" + (f"   must be {least:.2f}: {'ok' if mean >= least else 'MISSED'}" if least else "")
+    low = [r for r in timed if r["ratio"] < LEAST]
+    yield f"rows under {LEAST}: {len(low)}" + "".join(f"\n  {r['name']:44} {r['ratio']:6.3f}" for r in low)
+    ceiling = about["matrix_tflops"]
+    long = [r for r in timed if r["suite"] == "fwd" and r["d"] > 64 and r["sq"] >= 4096 and not r["causal"]]
+    if long:
+        slowest = min(long, key=lambda r: rate(r, r["ms"]["ours"]))
+        mine = rate(slowest, slowest["ms"]["ours"])
+        yield f"dense, head size 128 and 256, S >= 4096: at least {mine:.0f} TFLOP/s ({slowest['name']}), the matrix rate is {ceiling:.0f}: {'ok' if mine >= ceiling else 'MISSED'}"
+
+
+def plot(about, rows, peers, path):
+    """Bars of TFLOP/s over the sequence length, one panel a head size and mask."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    rows = [r for r in rows if "ms" in r and r["suite"] == "fwd"]
+    sizes, masks = sorted({r["d"] for r in rows}), sorted({r["causal"] for r in rows})
+    if not rows:
+        raise SystemExit("grid.py: expected rows of suite fwd to plot, there are none")
+    colours = {"ours": "#c2410c", "cudnn": "#4d7c0f", "fa2": "#94a3b8", "flex": "#7c3aed"}
+    figure, panels = plt.subplots(len(masks), len(sizes), figsize=(4.6 * len(sizes), 3.1 * len(masks)), squeeze=False, sharey="row", layout="constrained")
+    for i, causal in enumerate(masks):
+        for j, d in enumerate(sizes):
+            axis, some = panels[i][j], sorted((r for r in rows if r["d"] == d and r["causal"] == causal), key=lambda r: r["sq"])
+            names = [n for n in ("ours", *peers) if any(n in r["ms"] for r in some)]
+            for at, n in enumerate(names):
+                bars = axis.bar([x + (at - (len(names) - 1) / 2) * 0.8 / len(names) for x in range(len(some))],
+                                [rate(r, r["ms"][n]) if n in r["ms"] else 0 for r in some], 0.8 / len(names), color=colours[n], label=PEERS.get(n, "flash-mlir"))
+                if n == "ours":
+                    axis.bar_label(bars, fmt="%.0f", fontsize=7)
+            for x, r in enumerate(some):
+                if "bar_ms" in r:
+                    axis.hlines(rate(r, r["bar_ms"]), x - 0.42, x + 0.42, color="black", linewidth=1.2, label="better of cuDNN and FlashAttention-3" if x == 0 else None)
+            axis.set_xticks(range(len(some)), [str(r["sq"]) for r in some], fontsize=8)
+            axis.set_title(f"head size {d}, {'causal' if causal else 'dense'}", fontsize=10)
+            axis.spines[["top", "right"]].set_visible(False)
+    for panel in panels:
+        panel[0].set_ylabel("TFLOP/s")
+    for axis in panels[-1]:
+        axis.set_xlabel("sequence length (16384 tokens)")
+    figure.legend(*panels[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False, fontsize=9)
+    figure.suptitle(f"Attention forward, {rows[0]['element']}, {about['gpu']}", fontsize=11)
+    figure.savefig(path, dpi=160)
+
+
+def time_rows(a, peers, tell):
+    """Yields what is known of the machine, then the rows."""
+    import torch  # before the pool forks; CUDA is first touched after it
+
+    import flash_mlir  # unpacks a bundle's library once
+
+    wanted = list(problems(a.suite.split(","), a.only, a.quick))
+    start = time.time()
+    with concurrent.futures.ProcessPoolExecutor(a.jobs, multiprocessing.get_context("fork")) as pool:
+        refused = list(pool.map(prepare, wanted, [a.element] * len(wanted)))
+    tell(f"kernels of {len(wanted)} problems ready in {time.time() - start:.0f} s with {a.jobs} processes")
+    flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
+    yield dict(gpu=torch.cuda.get_device_name(), torch=torch.__version__, cudnn=torch.backends.cudnn.version(), matrix_tflops=matrix_rate(flush))
+    for p, sentence in zip(wanted, refused):
+        if not sentence:
+            try:
+                yield compare(p, peers, a.element, flush)
+                continue
+            except Exception as e:  # the other rows are still worth having
+                sentence = f"{type(e).__name__}: {e}"
+        yield dict(p, name=name_of(p), error=sentence.splitlines()[0][:200])
+
+
+def main():
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap.add_argument("--suite", default="fwd", help="of fwd, gqa, local, heads, with commas, or all (default: fwd)")
+    ap.add_argument("--peers", default="cudnn,fa2", help="of cudnn, fa2, flex (default: cudnn,fa2)")
+    ap.add_argument("--only", default="", help='rows whose name ("fwd d128 causal 4x4096 heads 16/16") holds this')
+    ap.add_argument("--quick", action="store_true", help="fewer lengths")
+    ap.add_argument("--element", default="bf16", choices=["bf16", "f16"])
+    ap.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes that compile")
+    ap.add_argument("--json", nargs="?", const="-", metavar="FILE", help="a JSON line a row: to FILE, or instead of the table")
+    ap.add_argument("--plot", metavar="FILE", help="draw suite fwd as .svg or .png (needs matplotlib)")
+    ap.add_argument("--read", metavar="FILE", help="show an earlier run's JSON lines instead of timing")
+    a = ap.parse_args()
+    suites = {suite for suite, *_ in MEANS}
+    if a.suite == "all":
+        a.suite = ",".join(dict.fromkeys(suite for suite, *_ in MEANS))
+    peers = a.peers.split(",")
+    if unknown := [x for x in a.suite.split(",") if x not in suites] + [x for x in peers if x not in PEERS]:
+        ap.error(f"expected suites of {', '.join(sorted(suites))} and peers of {', '.join(PEERS)}, got {', '.join(unknown)}")
+    table = a.json != "-"
+    tell = lambda text: print(text, file=sys.stdout if table else sys.stderr, flush=True)
+    start = time.time()
+    source = map(json.loads, open(a.read)) if a.read else time_rows(a, peers, tell)
+    lines = open(a.json, "w") if a.json and table else None
+    about, rows = next(source), []
+    if a.read:
+        source = list(source)
+        peers = [n for n in PEERS if any(n in r.get("ms", {}) for r in source)]
+    if not table:
+        print(json.dumps(about), flush=True)
+    if lines:
+        print(json.dumps(about), file=lines, flush=True)
+    if table:
+        print(f"{about['gpu']}, torch {about['torch']}, cuDNN {about['cudnn']}, matrix rate {about['matrix_tflops']:.0f} TFLOP/s\n")
+        print(f"{'TFLOP/s':44} {'ours':>8} {' '.join(f'{PEERS[n]:>8}' for n in peers)} {'bar':>8} {'ratio':>7}")
+    for row in source:
+        rows.append(row)
+        if lines or not table:
+            print(json.dumps(row), file=lines or sys.stdout, flush=True)
+        if table:
+            print(line(row, peers), flush=True)
+    if table:
+        print("\n" + "\n".join(summary(about, rows)))
+        print(f"{time.time() - start:.0f} s")
+    if a.plot:
+        plot(about, rows, peers, a.plot)
+    return any("error" in r or not r.get("apart", 0) < ALLOWED for r in rows)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
