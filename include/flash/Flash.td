@@ -81,7 +81,8 @@ def Flash_PlanAttr : Flash_Attr<"Plan", "plan", "how the op is done: the planner
     | `splits` | over how many parts the keys are split |
     | `order` | in which order blocks take tiles |
     | `transfer` | `"tma"`, or `"gather"` where no tensor map can describe K and V |
-    | `roles`, `skip_blocks`, `pipeline_loads` | passes that may be switched off |
+    | `stealing` | blocks take tiles from a counter instead of with a static stride |
+    | `roles`, `skip_blocks`, `pipeline_loads`, `exact_counts` | passes that may be switched off |
     | `why` | a reason for each decision, by field |
 
     Example: `#flash.plan<tile = [128, 128], stages = 2>`.

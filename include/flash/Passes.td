@@ -81,7 +81,7 @@ def FlashTileSkipBlocks : Pass<"flash-tile-skip-blocks"> {
   let description = [{
     Expects the one key loop of `flash-lower-to-tile` (`flash_tile.run = "all"`). Puts runs in its place: `right` (masked),
     `inner` (mask erased), `left`, `sink` (masked), as far as the mask can have them, bounded by
-    `flash_tile.block_range`. Changes no number: a skipped block has p = 0 and alpha = 1.
+    `flash_tile.block_range`. Without a bound, `right` is the ragged end alone: `flash_tile.at_most_one`. Changes no number: a skipped block has p = 0 and alpha = 1.
   }];
   let dependentDialects = ["::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect"];
 }
@@ -118,6 +118,17 @@ def FlashTileOverlapSoftmax : Pass<"flash-tile-overlap-softmax"> {
 
     Before: `for i in 0 .. n: QK(i)  softmax(i)  rescale  PV(i)`
     After:  `if n > 0: QK(0)  softmax(0)  for i in 1 .. n: { QK(i)  PV(i - 1)  softmax(i)  rescale }  PV(n - 1)`
+  }];
+  let dependentDialects = ["::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect"];
+}
+def FlashTileExactCounts : Pass<"flash-tile-exact-counts"> {
+  let summary = "Lets each consumer compute only the blocks that its own rows need";
+  let description = [{
+    Expects roles that divide a tile's rows, and the runs of `flash-tile-skip-blocks` under a mask with a bound. Each consumer
+    asks `block_range` for its own rows, gives back K and V of blocks before and behind those unread (wait, then
+    release, in the order of the ring), and starts its runs where its own blocks start. Leaves alone, with the reason in
+    the plan: masks with sink tokens, split keys, consumers that split V's columns. Plan field `exact_counts`. Changes no
+    number: a block that no row of a consumer sees has p = 0 and alpha = 1.
   }];
   let dependentDialects = ["::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect"];
 }

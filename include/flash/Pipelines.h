@@ -22,6 +22,8 @@ struct PipelineOptions : mlir::PassPipelineOptions<PipelineOptions> {
   Option<bool> skipBlocks{*this, "skip-blocks", llvm::cl::desc("visit only needed key blocks"), llvm::cl::init(true)};
   Option<bool> pipelineLoads{*this, "pipeline-loads", llvm::cl::desc("load one block ahead"), llvm::cl::init(true)};
   Option<bool> splitRoles{*this, "split-roles", llvm::cl::desc("producer and consumers"), llvm::cl::init(true)};
+  Option<bool> exactCounts{*this, "exact-counts", llvm::cl::desc("each consumer computes its own rows' blocks"),
+                           llvm::cl::init(true)};
   Option<bool> overlapSoftmax{*this, "overlap-softmax", llvm::cl::desc("QK of the next block beside the softmax"),
                               llvm::cl::init(true)};
   Option<std::string> clock{*this, "clock", llvm::cl::desc("cpu: eager or late"), llvm::cl::init("eager")};

@@ -163,6 +163,7 @@ constexpr Field planFields[] = {
     {"pack_gqa", FieldKind::flag},     {"splits", FieldKind::integer},
     {"order", FieldKind::order},       {"roles", FieldKind::flag},
     {"skip_blocks", FieldKind::flag},  {"pipeline_loads", FieldKind::flag},
+    {"stealing", FieldKind::flag},     {"exact_counts", FieldKind::flag},
     {"transfer", FieldKind::transfer}, {"why", FieldKind::reasons},
 };
 

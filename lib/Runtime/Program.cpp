@@ -134,6 +134,7 @@ private:
     set("skip_blocks", options.skipBlocks);
     set("pipeline_loads", options.pipelineLoads);
     set("split_roles", options.splitRoles);
+    set("exact_counts", options.exactCounts);
     set("overlap_softmax", options.overlapSoftmax);
   }
   std::string said;

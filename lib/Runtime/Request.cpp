@@ -93,8 +93,8 @@ template <class Range, class Name> std::string choicesOf(const Range &range, Nam
   return all;
 }
 
-const char *const passNames[] = {"split_kv",       "order_work",  "skip_blocks",
-                                 "pipeline_loads", "split_roles", "overlap_softmax"};
+const char *const passNames[] = {"split_kv",    "order_work",   "skip_blocks",    "pipeline_loads",
+                                 "split_roles", "exact_counts", "overlap_softmax"};
 
 void readPasses(Reader &reader, std::map<std::string, bool> &passes) {
   const json::Value *value = reader.take("passes");

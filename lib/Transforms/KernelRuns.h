@@ -15,6 +15,8 @@
 namespace flash {
 
 inline constexpr llvm::StringLiteral runName = "flash_tile.run";
+/// On a run: it never has more than one block.
+inline constexpr llvm::StringLiteral atMostOneName = "flash_tile.at_most_one";
 inline constexpr llvm::StringLiteral kernelName = "flash.kernel";
 inline constexpr llvm::StringLiteral planName = "flash.plan";
 

@@ -251,6 +251,7 @@ SmallVector<ReleaseOp> releasesOfQ(MutableArrayRef<Run> runs) {
 
 void overlap(MutableArrayRef<Run> runs) {
   scf::ForOp first = runs.front().loop, last = runs.back().loop;
+  MutableArrayRef<Run> rest = runs;
   Location loc = first.getLoc();
   OpBuilder b(first);
   Value some = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, first.getLowerBound(),
@@ -266,7 +267,11 @@ void overlap(MutableArrayRef<Run> runs) {
   b.setInsertionPointToStart(branch.thenBlock());
   Carried carried = peel(b, runs.front());
   Value from = plus(b, loc, first.getLowerBound(), 1);
-  for (Run &run : runs) {
+  if (first->hasAttr(atMostOneName)) { // the peeled block was all of it
+    rest = rest.drop_front();
+    from = {};
+  }
+  for (Run &run : rest) {
     carried = rotate(b, run, from ? from : run.loop.getLowerBound(), carried);
     from = {};
   }

@@ -42,6 +42,7 @@ static void addTilePasses(OpPassManager &pm, const PipelineOptions &options, fla
   optional(options.skipBlocks, createFlashTileSkipBlocks());
   optional(options.pipelineLoads, createFlashTilePipelineLoads());
   optional(options.splitRoles, createFlashTileSplitRoles());
+  optional(options.exactCounts, createFlashTileExactCounts());
   optional(options.overlapSoftmax, createFlashTileOverlapSoftmax());
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());

@@ -83,6 +83,8 @@ struct SkipBlocks : flash::impl::FlashTileSkipBlocksBase<SkipBlocks> {
     for (const Run &run : runs) {
       auto loop = scf::ForOp::create(b, run.from, run.to, all.getStep(), carried);
       loop->setAttr(runName, b.getStringAttr(run.name));
+      if (run.name == "right" && !shape.boundsLeft() && !shape.boundsRight()) // the ragged end
+        loop->setAttr(atMostOneName, b.getUnitAttr());
       IRMapping map;
       map.map(oldEnd, run.end);
       map.map(all.getInductionVar(), loop.getInductionVar());

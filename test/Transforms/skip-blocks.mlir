@@ -6,7 +6,7 @@
 // CHECK:         %[[TOTAL:.*]] = arith.addi %[[RIGHT]], %[[INNER]]
 // CHECK:         %[[X:.*]]:3 = scf.for %{{.*}} = %{{.*}} to %[[RIGHT]]
 // CHECK:           flash_tile.mask
-// CHECK:         } {flash_tile.run = "right"}
+// CHECK:         } {flash_tile.at_most_one, flash_tile.run = "right"}
 // CHECK:         %[[Y:.*]]:3 = scf.for %[[I:.*]] = %[[RIGHT]] to %[[TOTAL]] step %{{.*}} iter_args({{.*}} = %[[X]]#0,
 // CHECK:           %[[LAST:.*]] = arith.subi %[[END]],
 // CHECK:           arith.subi %[[LAST]], %[[I]]

@@ -18,7 +18,14 @@ using schedule::MaskKind;
 
 namespace {
 
-enum Pass : unsigned { skipBlocks = 1, pipelineLoads = 2, splitRoles = 4, overlap = 8, all = 15 };
+enum Pass : unsigned {
+  skipBlocks = 1,
+  pipelineLoads = 2,
+  splitRoles = 4,
+  overlap = 8,
+  exactCounts = 16,
+  all = 31
+};
 
 struct Trial {
   Problem problem;
@@ -62,8 +69,8 @@ public:
     auto number = [](int64_t n) { return std::to_string(n); };
     std::string plan = "tile = [" + number(of<int64_t>({4, 8, 16})) + ", " +
                        number(of<int64_t>({4, 8})) + "], stages = " + number(among(1, 3)) +
-                       ", consumers = " + number(among(1, 2)) + ", split_by = \"" +
-                       of<const char *>({"rows", "columns"}) +
+                       ", consumers = " + number(of<int64_t>({1, 2, 2, 4})) + ", split_by = \"" +
+                       of<const char *>({"rows", "rows", "columns"}) +
                        "\", registers = [24, 240], overlap = true, order = \"" +
                        of<const char *>({"single", "static", "dynamic"}) + "\"";
     if (p.splits > 1)
@@ -88,6 +95,8 @@ llvm::Expected<Outputs> result(const Trial &trial, Inputs &inputs, unsigned pass
       pm.addPass(createFlashTilePipelineLoads());
     if (passes & splitRoles)
       pm.addPass(createFlashTileSplitRoles());
+    if (passes & exactCounts)
+      pm.addPass(createFlashTileExactCounts());
     if (passes & overlap)
       pm.addPass(createFlashTileOverlapSoftmax());
     pm.addPass(mlir::createCanonicalizerPass());
