@@ -50,6 +50,7 @@ def FlashOrderWork : Pass<"flash-order-work"> {
   let summary = "Chooses the order in which blocks take tiles";
   let description = [{
     Expects a plan with tiles. Writes `order` and its reason; without this pass the order is `single`, the natural one.
+    For a GPU it writes `stealing` too: blocks take tiles from a counter, or with a static stride.
     Changes no number, only when and where each is computed. A second run changes nothing.
 
     ```mlir
@@ -81,7 +82,8 @@ def FlashTileSkipBlocks : Pass<"flash-tile-skip-blocks"> {
   let description = [{
     Expects the one key loop of `flash-lower-to-tile` (`flash_tile.run = "all"`). Puts runs in its place: `right` (masked),
     `inner` (mask erased), `left`, `sink` (masked), as far as the mask can have them, bounded by
-    `flash_tile.block_range`. Without a bound, `right` is the ragged end alone: `flash_tile.at_most_one`. Changes no number: a skipped block has p = 0 and alpha = 1.
+    `flash_tile.block_range`. Where the mask has no bound, `right` is the ragged end alone and says so
+    (`flash_tile.at_most_one`). Changes no number: a skipped block has p = 0 and alpha = 1.
   }];
   let dependentDialects = ["::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect"];
 }
@@ -99,7 +101,8 @@ def FlashTileSplitRoles : Pass<"flash-tile-split-roles"> {
     Expects one loop over the work that fills rings, and a plan with `consumers`; does nothing without. Clones the work
     for each role and erases what its units may not execute. By `split_by`, the consumers share the rows of a tile (each
     has a slot of Q of its own) or the columns of V and of the output (the first writes what all compute alike).
-    Writes `releases` of shared rings. What cannot be divided stays, with the reason in the plan. Changes no number.
+    Writes `releases` of shared rings. Where the plan says `stealing`, the producer takes tiles from a counter and hands
+    them on through the ring "work". What cannot be divided stays, with the reason in the plan. Changes no number.
 
     Before: `fill q[row] -> %qr[%t]  wait %qr[%t]  for i: fill K -> %kr[%it]  fill V -> %vr[%it]  wait %kr[%it]  mma ..`
     After:  `roles [producer, consumer]`, here by 2 consumers' rows of 64
@@ -129,6 +132,17 @@ def FlashTileExactCounts : Pass<"flash-tile-exact-counts"> {
     release, in the order of the ring), and starts its runs where its own blocks start. Leaves alone, with the reason in
     the plan: masks with sink tokens, split keys, consumers that split V's columns. Plan field `exact_counts`. Changes no
     number: a block that no row of a consumer sees has p = 0 and alpha = 1.
+
+    ```mlir
+    // before, in a consumer of 64 of a tile's 128 rows, the ordinals being %n + %i
+    %end, %right, %inner, ... = flash_tile.block_range by <causal> rows[%row, 128] ...
+    scf.for %i = %c0 to %right ... {flash_tile.run = "right"}
+    // after
+    %e, %r, %in, ... = flash_tile.block_range by <causal> rows[%own, 64] ...
+    %skip = min(%end - %e, %right + %inner)
+    scf.for %i = %c0 to %skip { wait %kr[%n + %i]  release %kr[%n + %i]  wait %vr[%n + %i]  release %vr[%n + %i] }
+    scf.for %i = %skip to %skip + %r ... {flash_tile.run = "right"}
+    ```
   }];
   let dependentDialects = ["::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect"];
 }

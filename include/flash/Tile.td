@@ -139,7 +139,8 @@ def LengthOp : Tile_Op<"length", "any", [Pure]> {
 def RingOp : Tile_Op<"ring", "any"> {
   let summary = "shared tiles in a ring; the ordinal `it` of a fill picks slot it % stages";
   let meaning = [{
-    `writers` fills and `releases` releases complete one ordinal (set by split-roles). `offset` (of slot 0) and
+    `writers` fills and `releases` releases complete one ordinal (set by split-roles). A ring of i32 hands on ordinals of
+    work, to `for_work` alone. `offset` (of slot 0) and
     `barriers` (of the full and empty barriers), in bytes, are written by flash-tile-assign and by nobody else.
   }];
   let example = [{%k = flash_tile.ring "k" {releases = 2 : i64} : <2x128x64xbf16>}];
@@ -184,6 +185,11 @@ def ForWorkOp : Tile_Op<"for_work", "any", [AttrSizedOperandSegments]> {
     Block arguments: m, head, batch, split, then the carried values. Together the blocks visit each tile of
     m_tiles x heads x batch x splits exactly once, in `order`: block i of n takes the tiles i, i + n, i + 2n, ...
     of it. `section` is the number of (batch, head) pairs whose keys and values share the L2 cache.
+
+    With `via %ring` block i begins with tile i and takes each further one from a counter that all blocks share: the next
+    is n + what the counter held. The loop that `takes` does so when it begins a tile, one ahead, and hands the ordinal on
+    through the ring when it has ended it; the loops of the other roles follow. One past the last ends all of them. The
+    counter is 0 before and after: each of the tiles adds one to it, and the last one wraps it to 0.
   }];
   let example = [{%n = flash_tile.for_work "static"(%tiles, %heads, %batch, %splits) iter(%c0 : index) -> index {
     ^bb0(%m: index, %h: index, %b: index, %s: index, %t: index):
@@ -191,11 +197,12 @@ def ForWorkOp : Tile_Op<"for_work", "any", [AttrSizedOperandSegments]> {
     }
   }];
   let arguments = (ins Tile_OrderAttr:$order, Index:$m_tiles, Index:$heads, Index:$batch, Index:$splits,
-                       Optional<Index>:$section, Variadic<AnyType>:$inits);
+                       Optional<Index>:$section, Optional<RingType>:$ring, Variadic<AnyType>:$inits, UnitAttr:$takes);
   let results = (outs Variadic<AnyType>:$results);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{ $order `(` $m_tiles `,` $heads `,` $batch `,` $splits `)` (`section` $section^)?
-    (`iter` `(` $inits^ `:` type($inits) `)`)? attr-dict-with-keyword (`->` type($results)^)? $body }];
+    (`via` $ring^ `:` type($ring))? (`iter` `(` $inits^ `:` type($inits) `)`)? attr-dict-with-keyword (`->` type($results)^)? $body }];
+  let hasVerifier = 1;
   let hasRegionVerifier = 1;
 }
 def RolesOp : Tile_Op<"roles", "any"> {

@@ -61,8 +61,10 @@ static LogicalResult checkShape(function_ref<InFlightDiagnostic()> emitError,
   for (int64_t size : shape)
     if (llvm::MulOverflow(elements, size, elements) || elements > INT32_MAX)
       return emitError() << T::getMnemonic() << " needs at most " << INT32_MAX << " elements";
-  if (!isa<FloatType>(element))
-    return emitError() << T::getMnemonic() << " needs a float element type, has " << element;
+  bool mayBeI32 = std::is_same_v<T, RingType>;
+  if (!isa<FloatType>(element) && !(mayBeI32 && element.isSignlessInteger(32)))
+    return emitError() << T::getMnemonic() << " needs a float element type"
+                       << (mayBeI32 ? " or i32" : "") << ", has " << element;
   return success();
 }
 LogicalResult ViewType::verify(function_ref<InFlightDiagnostic()> e, ArrayRef<int64_t> s, Type t) {
@@ -126,6 +128,30 @@ LogicalResult SplatOp::verify() {
   if (getValue().getType() != getResult().getType().getElementType())
     return emitOpError() << "needs a fragment of the value's type, has " << getResult().getType()
                          << " of " << getValue().getType();
+  return success();
+}
+LogicalResult ForWorkOp::verify() {
+  if (!getRing())
+    return getTakes() ? emitOpError("takes tiles and has no ring to hand them on by `via`")
+                      : success();
+  RingType type = getRing().getType();
+  if (!type.getElementType().isInteger(32) || type.getShape()[1] != 1 || type.getShape()[2] != 1)
+    return emitOpError("needs a ring of single i32 to hand on tiles, has ") << type;
+  auto roles = dyn_cast<RolesOp>((*this)->getParentOp());
+  if (!roles)
+    return emitOpError("hands on tiles by a ring and stands in no role");
+  int64_t takers = 0;
+  for (Operation *user : getRing().getUsers()) {
+    if (user->getParentOp() != roles)
+      return emitOpError("needs all loops of its ring in one flash_tile.roles");
+    unsigned number = user->getParentRegion()->getRegionNumber();
+    auto role = number < roles.getRoles().size() ? dyn_cast<RoleAttr>(roles.getRoles()[number])
+                                                 : RoleAttr();
+    if (auto work = dyn_cast<ForWorkOp>(user); work && work.getTakes())
+      takers += role ? role.getInstances() : 1;
+  }
+  if (takers != 1)
+    return emitOpError("needs one loop that takes the tiles of its ring, there are ") << takers;
   return success();
 }
 LogicalResult ForWorkOp::verifyRegions() {
@@ -218,6 +244,8 @@ static bool isSettled(MmaOp mma, Operation *at) {
   return false;
 }
 LogicalResult ReleaseOp::verify() {
+  if (!isa<FloatType>(getRing().getType().getElementType()))
+    return emitOpError("releases a ring of ordinals, which only for_work may");
   for (Operation *user : getRing().getUsers()) {
     auto wait = dyn_cast<WaitOp>(user);
     if (!wait || wait.getIt() != getIt())

@@ -1,5 +1,6 @@
 //===- Cuda.cpp - loads and launches kernels through libcuda --------------===//
 #include "flash/Runtime/Cuda.h"
+#include "flash/Schedule/WorkOrder.h"
 
 #include <algorithm>
 #include <cstring>
@@ -54,6 +55,8 @@ struct Driver {
   Result (*functionAttribute)(void *, int, int);
   Result (*encodeTiled)(TensorMap *, int, uint32_t, void *, const uint64_t *, const uint64_t *,
                         const uint32_t *, const uint32_t *, int, int, int, int);
+  Result (*streamId)(void *, unsigned long long *);
+  Result (*captureOf)(void *, int *, uint64_t *, void *, void *, void *);
   Result (*launch)(const LaunchConfig *, void *, void **, void **);
 
   Driver();
@@ -90,6 +93,8 @@ Driver::Driver() {
   load(moduleFunction, "cuModuleGetFunction");
   load(functionAttribute, "cuFuncSetAttribute");
   load(encodeTiled, "cuTensorMapEncodeTiled");
+  load(streamId, "cuStreamGetId");
+  load(captureOf, "cuStreamGetCaptureInfo_v2");
   load(launch, "cuLaunchKernelEx");
   if (!whyNot.empty())
     return;
@@ -276,6 +281,31 @@ Or<void *> Loaded::functionOf(unsigned long long context) {
   return function;
 }
 
+/// The counter of a launch in `stream`. Launches of one stream follow each other, and each leaves
+/// its counter at 0, so a stream has one for good; captured launches run when their graph does, so
+/// each capture has its own for each of its streams. (Nothing orders two executable copies of one
+/// graph: they must not run at once.) Where all are given away, or nobody knows what runs beside
+/// the launch, the blocks do without. A kernel that dies takes its context along, counters
+/// included.
+static int32_t counterOf(void *stream) {
+  static std::mutex mutex;
+  static std::map<std::pair<unsigned long long, uint64_t>, int32_t> counters;
+  constexpr int32_t none = schedule::workCounters;
+  constexpr uintptr_t perThread = 2; // CU_STREAM_PER_THREAD: one handle for many streams
+  unsigned long long id = 0;
+  uint64_t capture = 0;
+  int status = 0;
+  if (uintptr_t(stream) == perThread || driver().streamId(stream, &id) ||
+      driver().captureOf(stream, &status, &capture, nullptr, nullptr, nullptr))
+    return none;
+  std::lock_guard<std::mutex> lock(mutex);
+  auto key = std::pair(id, status ? capture : 0);
+  auto found = counters.find(key);
+  if (found == counters.end())
+    found = counters.emplace(key, std::min<size_t>(counters.size(), none)).first;
+  return found->second;
+}
+
 Outcome Loaded::launch(const Operands &operands, const Launch &launch) {
   constexpr size_t most = 64, mostMaps = 8;
   const int64_t bytes = schedule::elementBytes(element);
@@ -340,6 +370,9 @@ Outcome Loaded::launch(const Operands &operands, const Launch &launch) {
       break;
     case Param::section:
       put(i, int32_t(launch.section));
+      break;
+    case Param::counter:
+      put(i, counterOf(launch.stream));
       break;
     }
   }

@@ -199,6 +199,10 @@ std::optional<cuda::Param> paramOf(const json::Object &entry) {
                                 : cuda::Param::section;
     return p;
   }
+  if (kind == "counter") {
+    p.kind = cuda::Param::counter;
+    return p;
+  }
   auto operand = parseOperand(arg);
   if (!operand)
     return std::nullopt;

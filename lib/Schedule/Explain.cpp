@@ -134,6 +134,7 @@ static std::string asText(const Problem &problem, const Plan &plan, const Facts 
   line("splits", number(plan.splits), plan.reasons.splits);
   std::string order(orderName(plan.order));
   order += plan.persistent ? ", persistent" : ", one tile a block";
+  order += plan.stealing ? ", tiles from a counter" : "";
   if (plan.order == WorkOrder::dynamic && facts.known)
     order += ", L2 sections of " + number(facts.section) + " heads";
   line("order", order, plan.reasons.order);
@@ -194,7 +195,8 @@ static std::string asJson(const Problem &problem, const Plan &plan, const Facts 
   json["order"] = {{"name", orderName(plan.order)},
                    {"persistent", plan.persistent},
                    {"stealing", plan.stealing},
-                   {"why", plan.reasons.order}};
+                   {"why", plan.reasons.order},
+                   {"why_stealing", plan.reasons.stealing}};
   if (facts.known) {
     json["order"]["l2_section"] = facts.section;
     json["blocks"] = {{"all", facts.blocks.all},

@@ -40,9 +40,14 @@ std::vector<RingNeed> ringsOf(const Plan &plan, ElementType element) {
   };
   // Every consumer that owns rows has a slot of Q, which it frees by itself.
   const int64_t slotsQ = plan.splitBy == SplitBy::rows ? plan.consumers : 1;
-  return {{.name = "q", .bytes = slot(plan.tileM / slotsQ, plan.headTile), .stages = slotsQ},
-          {.name = "k", .bytes = slot(plan.tileN, plan.headTile), .stages = plan.stages},
-          {.name = "v", .bytes = slot(plan.tileN, plan.headTileV), .stages = plan.stages}};
+  std::vector<RingNeed> rings = {
+      {.name = "q", .bytes = slot(plan.tileM / slotsQ, plan.headTile), .stages = slotsQ},
+      {.name = "k", .bytes = slot(plan.tileN, plan.headTile), .stages = plan.stages},
+      {.name = "v", .bytes = slot(plan.tileN, plan.headTileV), .stages = plan.stages}};
+  if (plan.stealing)
+    rings.push_back(
+        {.name = "work", .bytes = ordinalBytes, .align = ordinalBytes, .stages = workStages});
+  return rings;
 }
 
 //===----------------------------------------------------------------------===//
@@ -167,22 +172,26 @@ static std::optional<Refusal> chooseSplits(Plan &plan, const Problem &problem,
   return std::nullopt;
 }
 
-static std::optional<Refusal> chooseOrder(Plan &plan, const PlanOverrides &overrides) {
+static void chooseOrder(Plan &plan, const Problem &problem, const PlanOverrides &overrides) {
   const bool split = plan.splits > 1, dense = plan.mask.kind == MaskKind::dense;
   plan.order = split ? WorkOrder::single : dense ? WorkOrder::fixed : WorkOrder::dynamic;
   plan.reasons.order = split   ? "splits even out the work, so that one tile a block will do"
                        : dense ? "all tiles cost the same"
-                               : "tiles differ: the longest first, walked with a static stride";
+                               : "tiles differ: the longest first";
   if (overrides.order) {
     plan.order = *overrides.order;
     plan.reasons.order = byHand;
   }
   plan.persistent = overrides.persistent.value_or(plan.order != WorkOrder::single);
   plan.l2Section = overrides.l2Section.value_or(0);
-  if (overrides.stealing.value_or(false))
-    return Refusal{Refusal::notBuilt,
-                   "tiles from a counter (stealing) are not built; leave stealing out"};
-  return std::nullopt;
+  const bool roles = problem.target != Target::cpu, gathers = plan.transfer == Transfer::gather;
+  plan.stealing =
+      overrides.stealing.value_or(roles && !gathers && plan.order == WorkOrder::dynamic);
+  plan.reasons.stealing = overrides.stealing ? byHand
+                          : plan.stealing    ? "tiles differ, so whoever is done takes the next"
+                          : !roles           ? "without roles nobody takes tiles ahead"
+                          : gathers          ? "the threads that gather have none that takes tiles"
+                                             : "a static stride shares tiles evenly";
 }
 
 std::variant<Plan, Refusal> makePlan(const Problem &problem, const PlanOverrides &overrides) {
@@ -209,8 +218,7 @@ std::variant<Plan, Refusal> makePlan(const Problem &problem, const PlanOverrides
     return *refusal;
   if (auto refusal = chooseSplits(plan, problem, overrides))
     return *refusal;
-  if (auto refusal = chooseOrder(plan, overrides))
-    return *refusal;
+  chooseOrder(plan, problem, overrides);
 
   const Machine &machine = machineOf(problem.target);
   if (auto sentence = whyNot(plan, problem))
@@ -263,6 +271,12 @@ std::optional<std::string> whyNot(const Plan &plan, const Problem &problem) {
            number(plan.l2Section);
   if (auto sentence = whyNotOrder(plan))
     return sentence;
+  if (plan.stealing && problem.target != Target::cpu && plan.transfer == Transfer::gather)
+    return "tiles from a counter (stealing) need one thread that starts copies, transfer gather "
+           "has many; use tma";
+  if (plan.stealing && !plan.persistent)
+    return "tiles from a counter (stealing) need blocks that take several, order " +
+           std::string(orderName(plan.order)) + " has one tile a block; use dynamic or static";
   if (problem.target != Target::cpu) {
     auto layout = layOut(ringsOf(plan, problem.element), machine);
     if (auto *sentence = std::get_if<std::string>(&layout))

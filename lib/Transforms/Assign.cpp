@@ -7,6 +7,7 @@
 #include "TileQueries.h"
 #include "flash/Passes.h"
 #include "flash/Schedule/Layout.h"
+#include "flash/Schedule/WorkOrder.h"
 
 namespace flash {
 #define GEN_PASS_DEF_FLASHTILEASSIGN
@@ -164,6 +165,13 @@ FailureOr<int64_t> placeRings(func::FuncOp kernel, const Machine &machine) {
   for (RingOp ring : rings) {
     RingType type = ring.getRing().getType();
     ArrayRef<int64_t> shape = type.getShape();
+    if (!isa<FloatType>(type.getElementType())) { // ordinals of work, read by no product
+      needs.push_back({.name = ring.getName().str(),
+                       .bytes = shape[1] * shape[2] * schedule::ordinalBytes,
+                       .align = schedule::ordinalBytes,
+                       .stages = shape[0]});
+      continue;
+    }
     const int64_t bytes =
         schedule::tileBytes(shape[1], shape[2], type.getElementType().getIntOrFloatBitWidth() / 8);
     if (bytes % schedule::ringAlign)

@@ -49,8 +49,7 @@ Reason find(ForWorkOp work, Consumer &consumer) {
   if (consumer.runs.size() != (mask.boundsLeft() ? 3 : 2))
     return "a consumer visits other blocks than those of one range";
   for (auto [run, name] : llvm::zip(consumer.runs, names))
-    if (run->getAttrOfType<StringAttr>(runName) != name ||
-        run->getBlock() != range->getBlock())
+    if (run->getAttrOfType<StringAttr>(runName) != name || run->getBlock() != range->getBlock())
       return "a consumer visits other blocks than those of one range";
   auto masks = consumer.runs.front().getBody()->getOps<MaskOp>();
   if (masks.empty())

@@ -1,6 +1,6 @@
 //===- OrderWork.cpp - in which order blocks take tiles -------------------===//
-#include "flash/Planning.h"
 #include "flash/Passes.h"
+#include "flash/Planning.h"
 #include "mlir/IR/Builders.h"
 
 namespace flash {
@@ -24,7 +24,11 @@ struct OrderWork : flash::impl::FlashOrderWorkBase<OrderWork> {
       if (failed(plan))
         return WalkResult::interrupt();
       auto order = StringAttr::get(op.getContext(), schedule::orderName(plan->order));
-      op.setPlanAttr(filled(op.getPlanAttr(), "order", order, plan->reasons.order));
+      PlanAttr attr = filled(op.getPlanAttr(), "order", order, plan->reasons.order);
+      if (op.getTarget()->target() != schedule::Target::cpu)
+        attr = filled(attr, "stealing", BoolAttr::get(op.getContext(), plan->stealing),
+                      plan->reasons.stealing);
+      op.setPlanAttr(attr);
       return WalkResult::advance();
     });
     if (result.wasInterrupted())

@@ -30,6 +30,7 @@ schedule::PlanOverrides flash::overridesOf(PlanAttr plan) {
     fixed.transfer = schedule::parseTransfer(*name);
   if (auto name = plan.getText("order"))
     fixed.order = schedule::parseOrder(*name);
+  fixed.stealing = plan.getFlag("stealing");
   return fixed;
 }
 

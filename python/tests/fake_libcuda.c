@@ -21,6 +21,7 @@ struct {
   unsigned long long context_id;
   int parameters, parameter_bytes[64];
   int fail_load;
+  unsigned long long capture; /* the sequence a stream is captured in; 0: none */
   /* what it may look at */
   int loads, is_cubin, launches, pushes, pops, maps, shared_limit;
   unsigned grid[3], block[3], shared;
@@ -65,6 +66,11 @@ CUresult cuTensorMapEncodeTiled(uint64_t *into, int type, uint32_t rank, void *a
   }
   into[0] = fake.maps++;
   return 0;
+}
+
+CUresult cuStreamGetId(void *stream, unsigned long long *id) { return *id = (uintptr_t)stream, 0; }
+CUresult cuStreamGetCaptureInfo_v2(void *stream, int *status, uint64_t *id, void *g, void *d, void *n) {
+  return *status = !!fake.capture, *id = fake.capture, 0;
 }
 
 struct config {

@@ -16,8 +16,8 @@ from flash_mlir import _library as lib
 COMPILER = shutil.which("cc") or shutil.which("clang-22") or shutil.which("gcc")
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C compiler for the fake driver")
 
-BYTES = {"tensor_map": 128, "pointer": 8, "size": 4, "stride": 8, "scalar": 4, "index": 4}
-FORMAT = {"tensor_map": "<Q", "pointer": "<Q", "size": "<i", "stride": "<q", "scalar": "<f", "index": "<i"}
+BYTES = {"tensor_map": 128, "pointer": 8, "size": 4, "stride": 8, "scalar": 4, "index": 4, "counter": 4}
+FORMAT = {"tensor_map": "<Q", "pointer": "<Q", "size": "<i", "stride": "<q", "scalar": "<f", "index": "<i", "counter": "<i"}
 Q, K, V, O, LSE = (0x7F0000000000 + 0x100000 * i for i in range(5))
 
 
@@ -28,7 +28,7 @@ class Map(ctypes.Structure):
 
 class Fake(ctypes.Structure):
     _fields_ = [("major", ctypes.c_int), ("minor", ctypes.c_int), ("multiprocessors", ctypes.c_int), ("context", ctypes.c_void_p), ("context_device", ctypes.c_int),
-                ("context_id", ctypes.c_ulonglong), ("parameters", ctypes.c_int), ("parameter_bytes", ctypes.c_int * 64), ("fail_load", ctypes.c_int),
+                ("context_id", ctypes.c_ulonglong), ("parameters", ctypes.c_int), ("parameter_bytes", ctypes.c_int * 64), ("fail_load", ctypes.c_int), ("capture", ctypes.c_ulonglong),
                 ("loads", ctypes.c_int), ("is_cubin", ctypes.c_int), ("launches", ctypes.c_int), ("pushes", ctypes.c_int), ("pops", ctypes.c_int), ("maps", ctypes.c_int),
                 ("shared_limit", ctypes.c_int), ("grid", ctypes.c_uint * 3), ("block", ctypes.c_uint * 3), ("shared", ctypes.c_uint), ("stream", ctypes.c_void_p),
                 ("values", (ctypes.c_ubyte * 128) * 64), ("map", Map * 64)]
@@ -46,6 +46,7 @@ def driver(tmp_path_factory):
 @pytest.fixture
 def fake(driver):
     driver.context, driver.context_device, driver.context_id = 1, 0, 7
+    driver.capture = 0
     driver.fail_load = driver.loads = driver.launches = driver.pushes = driver.pops = driver.maps = 0
     return driver
 
@@ -60,6 +61,11 @@ def compiled(**options):
 @pytest.fixture(scope="session")
 def shared_program():
     return compiled()
+
+
+@pytest.fixture(scope="session")
+def causal_program():
+    return compiled(causal=True)
 
 
 @pytest.fixture
@@ -84,8 +90,8 @@ def call(b=2, sq=300, sk=500, hq=4, hkv=2, d=128):
     return [tensor(b"q", Q, (b, sq, hq, d)), tensor(b"k", K, (b, sk, hkv, d)), tensor(b"v", V, (b, sk, hkv, d)), tensor(b"o", O, (b, sq, hq, d)), tensor(b"lse", LSE, (b, hq, sq))]
 
 
-def launch(program, tensors, device=0):
-    lib.call("flash_launch", program.handle, (lib.Tensor * len(tensors))(*tensors), len(tensors), lib.Scalars(0.25, 3.0), device, 0x1234)
+def launch(program, tensors, device=0, stream=0x1234):
+    lib.call("flash_launch", program.handle, (lib.Tensor * len(tensors))(*tensors), len(tensors), lib.Scalars(0.25, 3.0), device, stream)
 
 
 def launched(fake, program, tensors, **options):
@@ -133,6 +139,22 @@ def test_a_persistent_grid_is_no_larger_than_the_device(fake, program):
     launch(program, call(b=3), device=4)  # a device that was not asked about yet
     fake.multiprocessors = before
     assert fake.grid[0] == 5
+
+
+def test_launches_that_may_run_at_once_have_different_counters(fake, causal_program):
+    def counter(stream=0x1234, capture=0):
+        fake.capture, fake.maps = capture, 0
+        _, parameters = launched(fake, causal_program, call(), stream=stream)
+        (number,) = [value for p, value in parameters if p["kind"] == "counter"]
+        return number
+
+    none = 1024  # no counter: a static stride
+    assert len({counter(), counter(0x5678), counter(capture=1), counter(capture=2), counter(0x5678, 2), none}) == 6
+    assert counter() == counter() != none
+    assert counter(2) == none  # per-thread streams share one handle
+    numbers = [counter(0x10000 + i) for i in range(1100)]
+    assert len(set(numbers)) < len(numbers) and numbers[-1] == none  # all are given away
+    assert counter() != none  # but nobody loses its own
 
 
 def test_no_keys(fake, program):

@@ -78,3 +78,15 @@ func.func @slots(%q: !t, %k: !t, %v: !t, %o: !t) {
     plan = #flash.plan<tile = [64, 20]>} : !t, !t, !t
   return
 }
+
+// -----
+// Ordinals of work take four bytes each behind the tiles.
+!t = memref<?x?x2x128xbf16>
+// CHECK-LABEL: func.func @stealing
+// CHECK-SAME: flash.shared_bytes = 163976 : i64
+// CHECK: flash_tile.ring "work" {barriers = 163944 : i64, offset = 163840 : i64, releases = 2 : i64} : <2x1x1xi32>
+func.func @stealing(%q: !t, %k: !t, %v: !t, %o: !t) {
+  flash.attention %q, %k, %v outs(%o : !t) by #flash.mask<causal> {target = #flash.target<"sm_90a">,
+    plan = #flash.plan<tile = [128, 128], stages = 2, consumers = 2, registers = [24, 240], order = "dynamic", stealing = true>} : !t, !t, !t
+  return
+}

@@ -34,3 +34,15 @@ func.func @by_hand(%q: !q) -> !q {
   %o = flash.attention %q, %q, %q by <dense> {plan = #flash.plan<order = "dynamic">} : !q, !q, !q -> !q
   return %o : !q
 }
+
+// A GPU's blocks take tiles that differ from a counter.
+// CHECK-LABEL: func.func @gpu
+// CHECK: by <dense> {{.*}} stealing = false{{.*}}stealing = "a static stride shares tiles evenly"
+// CHECK: by <causal> {{.*}} stealing = true{{.*}}stealing = "tiles differ, so whoever is done takes the next"
+// CHECK: by <causal> {{.*}} order = "dynamic"{{.*}} stealing = false
+func.func @gpu(%q: !q) -> (!q, !q, !q) {
+  %a = flash.attention %q, %q, %q by <dense> {target = #flash.target<"sm_90a">} : !q, !q, !q -> !q
+  %b = flash.attention %q, %q, %q by <causal> {target = #flash.target<"sm_90a">} : !q, !q, !q -> !q
+  %c = flash.attention %q, %q, %q by <causal> {target = #flash.target<"sm_90a">, plan = #flash.plan<stealing = false>} : !q, !q, !q -> !q
+  return %a, %b, %c : !q, !q, !q
+}

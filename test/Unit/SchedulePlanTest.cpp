@@ -55,7 +55,10 @@ TEST(Plan, Hopper) {
   plan = planned(p);
   EXPECT_EQ(plan.order, WorkOrder::dynamic);
   EXPECT_TRUE(plan.persistent);
-  EXPECT_FALSE(plan.stealing);
+  EXPECT_TRUE(plan.stealing);
+  EXPECT_EQ(ringsOf(plan, p.element).back().name, "work");
+  EXPECT_FALSE(planned(p, {.transfer = Transfer::gather}).stealing);
+  EXPECT_FALSE(planned(p, {.stealing = false}).stealing);
   EXPECT_EQ(gridOf(plan, p), 132);
   EXPECT_EQ(workShapeOf(plan, p).section, 64); // a head of 512 KiB
 
@@ -137,6 +140,12 @@ TEST(Plan, RefusesWithDemandFactAndWayOut) {
   EXPECT_EQ(refused(cpu, {.tileN = 0}), "expected tile n of at least 1, it is 0");
   EXPECT_EQ(refused(cpu, {.order = WorkOrder::varlenDynamic}),
             "order varlen_dynamic needs packed sequences, the problem has none; use dynamic");
+  EXPECT_EQ(refused(h, {.order = WorkOrder::single, .stealing = true}),
+            "tiles from a counter (stealing) need blocks that take several, order single has one "
+            "tile a block; use dynamic or static");
+  EXPECT_EQ(refused(h, {.transfer = Transfer::gather, .stealing = true}),
+            "tiles from a counter (stealing) need one thread that starts copies, transfer gather "
+            "has many; use tma");
   EXPECT_EQ(refused(cpu, {.splits = -2}), "expected splits from 1 to 65535, there are -2");
 }
 
@@ -154,6 +163,4 @@ TEST(Plan, WhatIsNotBuiltIsSaidApart) {
   Problem f8 = h;
   f8.element = ElementType::f8;
   EXPECT_EQ(refused(f8, {}, Refusal::notBuilt), "f8e4m3 is not built; use f16 or bf16");
-  EXPECT_EQ(refused(h, {.stealing = true}, Refusal::notBuilt),
-            "tiles from a counter (stealing) are not built; leave stealing out");
 }

@@ -73,6 +73,8 @@ public:
                        of<const char *>({"rows", "rows", "columns"}) +
                        "\", registers = [24, 240], overlap = true, order = \"" +
                        of<const char *>({"single", "static", "dynamic"}) + "\"";
+    if (among(0, 1))
+      plan += ", stealing = true";
     if (p.splits > 1)
       plan += ", splits = " + number(p.splits);
     if (p.heads > p.kvHeads && among(0, 1))

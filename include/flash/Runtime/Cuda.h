@@ -28,6 +28,7 @@ struct Param {
     scale,     ///< f32
     softcap,   ///< f32
     section,   ///< i32
+    counter,   ///< i32: the counter of the module that the launch's blocks take tiles from
   };
   Kind kind;
   Operand operand = Operand::q;

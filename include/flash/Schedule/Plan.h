@@ -46,7 +46,7 @@ std::optional<Transfer> parseTransfer(std::string_view name);
 
 /// Why each decision fell as it did; one sentence fragment each.
 struct Reasons {
-  std::string mask, tile, packGqa, splits, order;
+  std::string mask, tile, packGqa, splits, order, stealing;
 };
 
 struct Plan {
@@ -100,7 +100,8 @@ std::variant<Plan, Refusal> makePlan(const Problem &problem, const PlanOverrides
 /// The sentence for a plan the machine cannot run or that does not fit the problem.
 std::optional<std::string> whyNot(const Plan &plan, const Problem &problem);
 
-/// The shared tiles a plan needs on a GPU, in declaration order: q, k, v.
+/// The shared tiles a plan needs on a GPU, in declaration order: q, k, v, and the
+/// tiles taken where they come from a counter.
 std::vector<RingNeed> ringsOf(const Plan &plan, ElementType element);
 
 /// The plan's tile as the tile table would hold it.

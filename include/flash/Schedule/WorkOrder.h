@@ -27,6 +27,13 @@ enum class WorkOrder {
   backwardSpt    ///< key tiles descending: the order a deterministic dQ is summed in
 };
 
+// Tiles from a counter (stealing): one role of a block takes the ordinal of the block's next tile
+// and hands it on to the others through a ring.
+inline constexpr int64_t workStages = 2, ordinalBytes = 4;
+/// Counters of a module; launches that run at once use different ones. A launch that gets none
+/// passes this number: its blocks walk with a static stride.
+inline constexpr int64_t workCounters = 1024;
+
 inline constexpr WorkOrder allWorkOrders[] = {WorkOrder::single,      WorkOrder::fixed,
                                               WorkOrder::dynamic,     WorkOrder::varlenDynamic,
                                               WorkOrder::backwardLpt, WorkOrder::backwardSpt};

@@ -24,6 +24,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/MapVector.h"
+#include <limits>
 
 namespace flash::loops {
 
@@ -33,12 +34,16 @@ enum class Clock { eager, late };
 /// divides n.
 int64_t lanesOf(int64_t n);
 
+/// What a slot of a ring of ordinals holds while none is handed on: past every tile.
+inline constexpr int32_t noTile = std::numeric_limits<int32_t>::max();
+
 /// What a kernel's ring is called outside its functions: the buffer that its programs share and, on
 /// the late clock, the record of fills whose copy is still to be done.
 struct SharedRing {
   tile::RingOp op;
   int64_t number;
   mlir::memref::GlobalOp slots, pending; ///< null in straight, eager code
+  mlir::memref::GlobalOp counter; ///< of a ring that hands on tiles: what they are taken from
 };
 
 class Lowering {
@@ -85,6 +90,9 @@ private:
   void moveIn(tile::ViewOp view, Value batch, Value head, Value row, Value to);
   Value slotOf(tile::RingOp ring, Value ordinal);
   Value tileOf(tile::RingOp ring, Value slot);
+  Value take(tile::ForWorkOp op, Value tiles);
+  void publish(tile::ForWorkOp op, Value it, Value next);
+  Value follow(tile::ForWorkOp op, Value it);
   Value callBaton(llvm::StringRef verb, tile::RingOp ring, Value ordinal, bool answers = false);
 
   // Multiply.cpp

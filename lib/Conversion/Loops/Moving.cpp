@@ -137,12 +137,13 @@ void Lowering::lower(StoreOp op) {
 //===----------------------------------------------------------------------===//
 
 void Lowering::lower(RingOp op) {
-  auto type = MemRefType::get(op.getRing().getType().getShape(), b.getF32Type());
   if (baton) {
     memref::GlobalOp slots = rings.lookup(op.getRing()).slots;
-    map.map(op.getRing(), memref::GetGlobalOp::create(b, type, slots.getSymName()).getResult());
+    map.map(op.getRing(),
+            memref::GetGlobalOp::create(b, slots.getType(), slots.getSymName()).getResult());
     return;
   }
+  auto type = MemRefType::get(op.getRing().getType().getShape(), b.getF32Type());
   Value slots = memref::AllocOp::create(b, type, b.getI64IntegerAttr(64));
   allocated.push_back(slots);
   map.map(op.getRing(), slots);
@@ -249,4 +250,47 @@ void Lowering::lower(ReleaseOp op) {
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(poison.thenBlock());
   fillBuffer(tileOf(ring, slotOf(ring, ordinal)), std::numeric_limits<float>::quiet_NaN());
+}
+
+//===----------------------------------------------------------------------===//
+// Tiles from a counter
+//===----------------------------------------------------------------------===//
+
+/// Adds one to the counter that the kernel's blocks share, the last of all `tiles` wraps it to 0;
+/// gives what it held.
+Value Lowering::take(ForWorkOp op, Value tiles) {
+  memref::GlobalOp counter = rings.lookup(op.getRing()).counter;
+  Value memory = memref::GetGlobalOp::create(b, counter.getType(), counter.getSymName());
+  Value held = memref::LoadOp::create(b, memory, index(0));
+  held = arith::IndexCastOp::create(b, b.getIndexType(), held);
+  IrInt more = toInt(held) + 1;
+  more = select(lessThan(more, toInt(tiles)), more, toInt(index(0)));
+  memref::StoreOp::create(b, arith::IndexCastOp::create(b, b.getI32Type(), more.get()), memory,
+                          index(0));
+  return held;
+}
+
+/// Hands on `next` as the ring's ordinal `it`.
+void Lowering::publish(ForWorkOp op, Value it, Value next) {
+  auto ring = op.getRing().getDefiningOp<RingOp>();
+  callBaton("acquire", ring, it);
+  memref::StoreOp::create(b, arith::IndexCastOp::create(b, b.getI32Type(), next), at(op.getRing()),
+                          ValueRange{slotOf(ring, it), index(0), index(0)});
+  callBaton("commit", ring, it);
+}
+
+/// The ordinal that was handed on as the ring's ordinal `it`.
+Value Lowering::follow(ForWorkOp op, Value it) {
+  auto ring = op.getRing().getDefiningOp<RingOp>();
+  callBaton("wait", ring, it);
+  Value place[] = {slotOf(ring, it), index(0), index(0)};
+  Value next = memref::LoadOp::create(b, at(op.getRing()), place);
+  Value last = callBaton("release", ring, it, /*answers=*/true);
+  if (clock == Clock::late) {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(scf::IfOp::create(b, last, false).thenBlock());
+    Value none = arith::ConstantOp::create(b, b.getI32IntegerAttr(noTile));
+    memref::StoreOp::create(b, none, at(op.getRing()), place);
+  }
+  return arith::IndexCastOp::create(b, b.getIndexType(), next);
 }

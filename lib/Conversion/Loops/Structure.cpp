@@ -276,28 +276,61 @@ LogicalResult Lowering::lower(ForWorkOp op) {
                                    toInt(at(op.getBatch())), toInt(at(op.getSplits())),
                                    op.getSection() ? toInt(at(op.getSection())) : zero + 1};
   auto ends = target.getArguments().take_back(2); // worker, workers
-  auto made = scf::ForOp::create(b, ends[0], schedule::tilesOf(shape).get(), ends[1], inits);
-  unsigned next = 0;
-  for (auto [argument, result] : llvm::zip(carried, op.getResults()))
-    if (!isa<FragType>(result.getType())) {
-      map.map(argument, made.getRegionIterArg(next));
-      map.map(result, made.getResult(next++));
-    }
+  Value tiles = schedule::tilesOf(shape).get();
+  auto mapCarried = [&](ValueRange arguments, ValueRange results) {
+    unsigned next = 0;
+    for (auto [argument, result] : llvm::zip(carried, op.getResults()))
+      if (!isa<FragType>(result.getType())) {
+        map.map(argument, arguments[next]);
+        map.map(result, results[next++]);
+      }
+  };
+  auto tile = [&](Value ordinal) -> FailureOr<SmallVector<Value>> {
+    scopes.emplace_back();
+    auto work = schedule::workAt(*schedule::parseOrder(op.getOrder()), toInt(ordinal), shape);
+    IrInt coordinates[] = {work.m, work.head, work.batch, work.split};
+    for (auto [argument, coordinate] : llvm::zip(body.getArguments(), coordinates))
+      map.map(argument, coordinate.get());
+    if (failed(lower(body)))
+      return failure();
+    SmallVector<Value> others = yieldInto(body.getTerminator()->getOperands(), buffers);
+    spare.append(scopes.pop_back_val());
+    return others;
+  };
   OpBuilder::InsertionGuard guard(b);
-  if (inits.empty())
-    made.getBody()->getTerminator()->erase();
-  b.setInsertionPointToStart(made.getBody());
-  scopes.emplace_back();
-  auto work =
-      schedule::workAt(*schedule::parseOrder(op.getOrder()), toInt(made.getInductionVar()), shape);
-  IrInt coordinates[] = {work.m, work.head, work.batch, work.split};
-  for (auto [argument, coordinate] : llvm::zip(body.getArguments(), coordinates))
-    map.map(argument, coordinate.get());
-  if (failed(lower(body)))
+  if (!op.getRing()) {
+    auto made = scf::ForOp::create(b, ends[0], tiles, ends[1], inits);
+    mapCarried(made.getRegionIterArgs(), made.getResults());
+    if (inits.empty())
+      made.getBody()->getTerminator()->erase();
+    b.setInsertionPointToStart(made.getBody());
+    FailureOr<SmallVector<Value>> others = tile(made.getInductionVar());
+    if (succeeded(others))
+      scf::YieldOp::create(b, *others);
+    return others;
+  }
+
+  // Carried besides: the tile's ordinal, and how many have been handed on.
+  inits.insert(inits.begin(), {ends[0], index(0)});
+  SmallVector<Type> types(ValueRange(inits).getTypes());
+  SmallVector<Location> locations(types.size(), op.getLoc());
+  auto made = scf::WhileOp::create(b, types, inits);
+  Block *before = b.createBlock(&made.getBefore(), {}, types, locations);
+  scf::ConditionOp::create(b, lessThan(toInt(before->getArgument(0)), toInt(tiles)).get(),
+                           before->getArguments());
+  Block *after = b.createBlock(&made.getAfter(), {}, types, locations);
+  Value t = after->getArgument(0), it = after->getArgument(1);
+  mapCarried(after->getArguments().drop_front(2), made.getResults().drop_front(2));
+  Value next = op.getTakes() ? (toInt(take(op, tiles)) + toInt(ends[1])).get() : Value();
+  FailureOr<SmallVector<Value>> others = tile(t);
+  if (failed(others))
     return failure();
-  SmallVector<Value> others = yieldInto(body.getTerminator()->getOperands(), buffers);
-  scf::YieldOp::create(b, others);
-  spare.append(scopes.pop_back_val());
+  if (next)
+    publish(op, it, next);
+  else
+    next = follow(op, it);
+  others->insert(others->begin(), {next, (toInt(it) + 1).get()});
+  scf::YieldOp::create(b, *others);
   return success();
 }
 

@@ -45,6 +45,8 @@ static LogicalResult check(func::FuncOp kernel) {
       auto frag = dyn_cast<FragType>(type);
       auto ring = dyn_cast<RingType>(type);
       Type element = frag ? frag.getElementType() : ring ? ring.getElementType() : Type();
+      if (ring && !isa<FloatType>(element)) // of ordinals, which only roles hand on
+        continue;
       if (element && !element.isF32() && !element.isF16() && !element.isBF16())
         return demand(false, "needs f16, bf16 or f32 elements to become loops");
     }
@@ -110,9 +112,20 @@ static void share(func::FuncOp kernel, llvm::MapVector<Value, SharedRing> &rings
     memref::StoreOp::create(inside, init, buffer, place);
     return global;
   };
+  auto i32 = b.getI32Type();
   auto nan = b.getF32FloatAttr(std::numeric_limits<float>::quiet_NaN());
   for (auto &[value, ring] : rings) {
     ArrayRef<int64_t> shape = ring.op.getRing().getType().getShape();
+    if (!isa<FloatType>(ring.op.getRing().getType().getElementType())) {
+      ring.slots = make(kernel.getName() + "_" + ring.op.getName(), MemRefType::get(shape, i32),
+                        b.getI32IntegerAttr(noTile));
+      auto type = MemRefType::get({1}, i32); // lives on from run to run
+      auto zero = DenseElementsAttr::get(RankedTensorType::get({1}, i32), int32_t(0));
+      ring.counter = memref::GlobalOp::create(
+          b, (kernel.getName() + "_" + ring.op.getName() + "_counter").str(),
+          b.getStringAttr("private"), type, zero, /*constant=*/false, b.getI64IntegerAttr(64));
+      continue;
+    }
     ring.slots = make(kernel.getName() + "_" + ring.op.getName(),
                       MemRefType::get(shape, b.getF32Type()), nan);
     if (clock == Clock::late) // the view that is to be copied + 1, batch, head, row

@@ -1,5 +1,6 @@
 //===- Kernel.cpp - parameters and small values of a kernel ---------------===//
 #include "Kernel.h"
+#include "flash/Schedule/WorkOrder.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -8,7 +9,9 @@ using namespace mlir;
 
 namespace flash::nvvm {
 
-static constexpr StringLiteral kSharedName = "flash_shared";
+static constexpr StringLiteral kSharedName = "flash_shared", kCountersName = "flash_counters";
+static constexpr unsigned noArgument = ~0u; // of a parameter that comes from the launcher alone
+static constexpr int64_t counterWords = 8;  // a sector of the L2 cache, where atomics happen
 
 //===----------------------------------------------------------------------===//
 // Small values
@@ -149,11 +152,11 @@ LogicalResult Kernel::check() {
 }
 
 Value Kernel::parameter(StringRef kind, Value arg, int64_t detail, Type type) {
-  unsigned number = cast<BlockArgument>(arg).getArgNumber();
+  unsigned number = arg ? cast<BlockArgument>(arg).getArgNumber() : noArgument;
   for (const Parameter &p : parameters)
     if (p.kind == kind && p.arg == number && p.detail == detail)
       return p.value;
-  Value value = func.getBody().front().addArgument(type, arg.getLoc());
+  Value value = func.getBody().front().addArgument(type, func.getLoc());
   parameters.push_back({kind, number, detail, value});
   return value;
 }
@@ -175,6 +178,30 @@ Value Kernel::size(Value memref, unsigned dim) {
 }
 Value Kernel::stride(Value memref, unsigned dim) {
   return parameter("stride", memref, dim, IntegerType::get(func.getContext(), 64));
+}
+
+Value Kernel::counterNumber() {
+  return parameter("counter", Value(), 0, IntegerType::get(func.getContext(), 32));
+}
+static LLVM::LLVMArrayType countersType(MLIRContext *context) {
+  auto i32 = IntegerType::get(context, 32);
+  return LLVM::LLVMArrayType::get(LLVM::LLVMArrayType::get(i32, counterWords),
+                                  schedule::workCounters + 1);
+}
+Value Kernel::counter(ImplicitLocOpBuilder &b) {
+  auto type = LLVM::LLVMPointerType::get(b.getContext(),
+                                         static_cast<unsigned>(NVVM::NVVMMemorySpace::Global));
+  Value all = LLVM::AddressOfOp::create(b, type, kCountersName);
+  // Opaque, or the address is made before the loop over tiles and kept in two registers.
+  Value number =
+      LLVM::InlineAsmOp::create(b, b.getI32Type(), counterNumber(), "mov.b32 $0, $1;", "=r,r",
+                                /*has_side_effects=*/true, /*is_align_stack=*/false,
+                                LLVM::tailcallkind::TailCallKind::None,
+                                LLVM::AsmDialectAttr::get(b.getContext(), LLVM::AsmDialect::AD_ATT),
+                                ArrayAttr())
+          .getResult(0);
+  return LLVM::GEPOp::create(b, type, countersType(b.getContext()), all,
+                             ArrayRef<LLVM::GEPArg>{0, number, 0});
 }
 
 void Kernel::bindScalars(RewriterBase &rewriter) {
@@ -246,15 +273,30 @@ LLVM::LLVMFuncOp Kernel::finish() {
                            static_cast<unsigned>(NVVM::NVVMMemorySpace::Shared));
   }
 
+  bool counts = llvm::any_of(parameters, [](const Parameter &p) { return p.kind == "counter"; });
+  if (counts && !module.lookupSymbol(kCountersName)) {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(module.getBody());
+    LLVM::LLVMArrayType type = countersType(b.getContext());
+    auto global = LLVM::GlobalOp::create(b, type, /*isConstant=*/false, LLVM::Linkage::Internal,
+                                         kCountersName, Attribute(),
+                                         /*alignment=*/counterWords * schedule::ordinalBytes,
+                                         static_cast<unsigned>(NVVM::NVVMMemorySpace::Global));
+    b.createBlock(&global.getInitializerRegion());
+    LLVM::ReturnOp::create(b, LLVM::ZeroOp::create(b, type).getResult());
+  }
+
   SmallVector<Type> types;
   SmallVector<Attribute> descriptions;
   SmallVector<DictionaryAttr> argAttrs;
   for (const Parameter &p : parameters) {
     types.push_back(p.value.getType());
-    auto name = func.getArgAttrOfType<StringAttr>(p.arg, "flash.arg");
     NamedAttrList description, attrs;
     description.set("kind", b.getStringAttr(p.kind));
-    description.set("arg", name ? name : b.getStringAttr("arg" + Twine(p.arg)));
+    if (p.arg != noArgument) {
+      auto name = func.getArgAttrOfType<StringAttr>(p.arg, "flash.arg");
+      description.set("arg", name ? name : b.getStringAttr("arg" + Twine(p.arg)));
+    }
     if (p.kind == "tensor_map") {
       description.set("rows", b.getI64IntegerAttr(p.detail));
       attrs.set("llvm.byval",

@@ -31,6 +31,9 @@ public:
   mlir::Value pointer(mlir::Value memref);
   mlir::Value size(mlir::Value memref, unsigned dim);   ///< i32
   mlir::Value stride(mlir::Value memref, unsigned dim); ///< i64, elements
+  mlir::Value counterNumber();                          ///< i32: the launch's counter
+  /// Where that counter is, in global memory.
+  mlir::Value counter(mlir::ImplicitLocOpBuilder &b);
   /// Gives scalar arguments and memref.dim their parameters.
   void bindScalars(mlir::RewriterBase &rewriter);
   llvm::ArrayRef<mlir::Value> tensorMaps() const { return maps; }

@@ -57,6 +57,8 @@ public:
   void fill(B &b, tile::FillOp op, tile::FillOp::Adaptor in) override;
   Value wait(B &b, tile::RingOp ring, Value it) override;
   void release(B &b, tile::RingOp ring, Value it) override;
+  void publish(B &b, tile::RingOp ring, Value it, Value ordinal) override;
+  Value follow(B &b, tile::RingOp ring, Value it) override;
   Value slice(B &b, tile::SliceOp op, tile::SliceOp::Adaptor in) override;
   Value mma(B &b, tile::MmaOp op, tile::MmaOp::Adaptor in) override;
   Value mmaWait(B &b, Value flight, unsigned pending) override {
@@ -82,6 +84,25 @@ private:
   }
   void await(B &b, Value barrier, Value parity) {
     NVVM::MBarrierTryWaitParityOp::create(b, barrier, parity, i32(b, kTicks));
+  }
+  /// One arrival at a barrier, where `isOne` (or unset) says so. Predicated, not branched around:
+  /// no divergence next to the products.
+  void arrive(B &b, Value barrier, Value isOne = {}) {
+    SmallVector<Value> operands{barrier};
+    if (isOne)
+      operands.push_back(isOne);
+    LLVM::InlineAsmOp::create(
+        b, LLVM::LLVMVoidType::get(b.getContext()), operands,
+        isOne ? "@$1 mbarrier.arrive.shared::cta.b64 _, [$0];"
+              : "mbarrier.arrive.shared::cta.b64 _, [$0];",
+        isOne ? "r,b,~{memory}" : "r,~{memory}",
+        /*has_side_effects=*/true, /*is_align_stack=*/false, LLVM::tailcallkind::TailCallKind::None,
+        LLVM::AsmDialectAttr::get(b.getContext(), LLVM::AsmDialect::AD_ATT), ArrayAttr());
+  }
+  /// Where an ordinal of work stands.
+  Value ordinalAt(B &b, tile::RingOp ring, Value slot) {
+    Value offset = arith::MulIOp::create(b, slot, i32(b, schedule::ordinalBytes));
+    return kernel.shared(b, arith::AddIOp::create(b, offset, i32(b, *ring.getOffset())));
   }
   /// Byte of the slot within shared memory.
   Value slotOffset(B &b, tile::RingOp ring, Value slot) {
@@ -113,7 +134,8 @@ LogicalResult Sm90Emitter::check() {
       else if (view.getPartial())
         refuse(op, "splitting the keys");
     } else if (auto ring = dyn_cast<tile::RingOp>(op)) {
-      if (ring.getType().getElementType().getIntOrFloatBitWidth() != 16)
+      if (isa<FloatType>(ring.getType().getElementType()) &&
+          ring.getType().getElementType().getIntOrFloatBitWidth() != 16)
         refuse(op, "a ring of other than 16-bit elements");
       else if (ring.getType().getShape()[1] > kMaxBoxRows)
         refuse(op, "a tile of more than " + Twine(kMaxBoxRows) + " rows");
@@ -138,6 +160,13 @@ LogicalResult Sm90Emitter::check() {
     } else if (auto work = dyn_cast<tile::ForWorkOp>(op)) {
       if (schedule::parseOrder(work.getOrder()) == schedule::WorkOrder::varlenDynamic)
         refuse(op, "the order varlen_dynamic");
+      auto roles = dyn_cast<tile::RolesOp>(work->getParentOp());
+      auto role =
+          roles ? cast<tile::RoleAttr>(roles.getRoles()[work->getParentRegion()->getRegionNumber()])
+                : tile::RoleAttr();
+      const bool copies = role && llvm::is_contained(role.getUnits(), tile::Unit::copy);
+      if (work.getRing() && (copies != work.getTakes() || gathers))
+        refuse(op, "taking tiles elsewhere than in the one thread that starts copies");
     }
   });
   return success(ok);
@@ -253,13 +282,26 @@ Value Sm90Emitter::wait(B &b, tile::RingOp ring, Value it) {
 void Sm90Emitter::release(B &b, tile::RingOp ring, Value it) {
   Slot slot = slotOf(b, ring, it);
   Value isFirst = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, laneId(b), i32(b, 0));
-  Value empty = barrier(b, ring, slot.number, true);
-  // Predicated, not branched around: no divergence next to the products.
-  LLVM::InlineAsmOp::create(
-      b, LLVM::LLVMVoidType::get(b.getContext()), ValueRange{empty, isFirst},
-      "@$1 mbarrier.arrive.shared::cta.b64 _, [$0];", "r,b,~{memory}",
-      /*has_side_effects=*/true, /*is_align_stack=*/false, LLVM::tailcallkind::TailCallKind::None,
-      LLVM::AsmDialectAttr::get(b.getContext(), LLVM::AsmDialect::AD_ATT), ArrayAttr());
+  arrive(b, barrier(b, ring, slot.number, true), isFirst);
+}
+
+void Sm90Emitter::publish(B &b, tile::RingOp ring, Value it, Value ordinal) {
+  Slot slot = slotOf(b, ring, it);
+  await(b, barrier(b, ring, slot.number, true), arith::XOrIOp::create(b, slot.parity, i32(b, 1)));
+  LLVM::StoreOp::create(b, ordinal, ordinalAt(b, ring, slot.number), /*alignment=*/0,
+                        /*isVolatile=*/true);
+  arrive(b, barrier(b, ring, slot.number, false)); // releases the store
+}
+
+Value Sm90Emitter::follow(B &b, tile::RingOp ring, Value it) {
+  Slot slot = slotOf(b, ring, it);
+  await(b, barrier(b, ring, slot.number, false), slot.parity);
+  Value ordinal = LLVM::LoadOp::create(b, b.getI32Type(), ordinalAt(b, ring, slot.number),
+                                       /*alignment=*/0, /*isVolatile=*/true);
+  // Lane 0's, the lane that releases: the others need not have read when it does.
+  ordinal = broadcastLane0(b, ordinal);
+  release(b, ring, it);
+  return ordinal;
 }
 
 Value Sm90Emitter::slice(B &b, tile::SliceOp op, tile::SliceOp::Adaptor in) {

@@ -28,27 +28,77 @@ static void expandRange(IRRewriter &rewriter, tile::BlockRangeOp op) {
                                     runs.left.get(), runs.sink.get()});
 }
 
+static schedule::WorkShape<IrInt> shapeOf(B &b, tile::ForWorkOp op) {
+  IrInt heads(b, op.getHeads()), batch(b, op.getBatch());
+  IrInt section = op.getSection() ? IrInt(b, op.getSection()) : heads * batch;
+  return {IrInt(b, op.getMTiles()), heads, batch, IrInt(b, op.getSplits()), section};
+}
+
+/// Moves the work's body to the end of `body`, as the tile of `ordinal`; gives its yield.
+static tile::YieldOp moveBody(B &b, IRRewriter &rewriter, tile::ForWorkOp op, Block *body,
+                              Value ordinal, ValueRange carried) {
+  auto work =
+      schedule::workAt(*schedule::parseOrder(op.getOrder()), IrInt(b, ordinal), shapeOf(b, op));
+  SmallVector<Value> arguments{work.m.get(), work.head.get(), work.batch.get(), work.split.get()};
+  llvm::append_range(arguments, carried);
+  auto yield = cast<tile::YieldOp>(op.getBody().front().getTerminator());
+  rewriter.mergeBlocks(&op.getBody().front(), body, arguments);
+  rewriter.setInsertionPoint(yield);
+  return yield;
+}
+
+/// Block i of n begins with ordinal i; whoever takes asks a counter for each further one.
+static void expandTaking(IRRewriter &rewriter, tile::ForWorkOp op, Kernel &kernel,
+                         TileEmitter &emitter) {
+  B b(op.getLoc(), rewriter);
+  Value first = toIndex(b, NVVM::BlockIdXOp::create(b, b.getI32Type()));
+  Value step = toIndex(b, NVVM::GridDimXOp::create(b, b.getI32Type()));
+  Value tiles = schedule::tilesOf(shapeOf(b, op)).get();
+  SmallVector<Value> inits{first, arith::ConstantIndexOp::create(b, 0)}; // and ordinals handed on
+  llvm::append_range(inits, op.getInits());
+  SmallVector<Type> types(ValueRange(inits).getTypes());
+  auto loop = scf::WhileOp::create(b, types, inits);
+  SmallVector<Location> locations(types.size(), op.getLoc());
+  Block *before = b.createBlock(&loop.getBefore(), {}, types, locations);
+  Value more = arith::CmpIOp::create(b, arith::CmpIPredicate::slt, before->getArgument(0), tiles);
+  scf::ConditionOp::create(b, more, before->getArguments());
+
+  Block *body = b.createBlock(&loop.getAfter(), {}, types, locations);
+  Value t = body->getArgument(0), n = body->getArgument(1);
+  Value next;
+  if (op.getTakes()) // asked here and needed at the end; the last of all tiles wraps it to 0
+    next = LLVM::AtomicRMWOp::create(b, LLVM::AtomicBinOp::uinc_wrap, kernel.counter(b),
+                                     arith::SubIOp::create(b, toI32(b, tiles), i32(b, 1)),
+                                     LLVM::AtomicOrdering::monotonic, "device");
+  auto yield = moveBody(b, rewriter, op, body, t, body->getArguments().drop_front(2));
+  b.setInsertionPoint(yield);
+  if (op.getTakes()) {
+    Value isNone = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, kernel.counterNumber(),
+                                         i32(b, schedule::workCounters));
+    next = arith::SelectOp::create(b, isNone, toI32(b, t), next);
+    next = arith::AddIOp::create(b, next, toI32(b, step));
+    emitter.publish(b, ringOf(op.getRing()), n, next);
+  } else {
+    next = emitter.follow(b, ringOf(op.getRing()), n);
+  }
+  SmallVector<Value> values{toIndex(b, next), (IrInt(b, n) + 1).get()};
+  llvm::append_range(values, yield.getValues());
+  rewriter.replaceOpWithNewOp<scf::YieldOp>(yield, values);
+  rewriter.replaceOp(op, loop.getResults().drop_front(2));
+}
+
 /// Block i of n takes the ordinals i, i + n, ... of the order.
 static void expandWork(IRRewriter &rewriter, tile::ForWorkOp op) {
   B b(op.getLoc(), rewriter);
-  IrInt heads(b, op.getHeads()), batch(b, op.getBatch());
-  IrInt section = op.getSection() ? IrInt(b, op.getSection()) : heads * batch;
-  schedule::WorkShape<IrInt> shape{IrInt(b, op.getMTiles()), heads, batch, IrInt(b, op.getSplits()),
-                                   section};
   Value first = toIndex(b, NVVM::BlockIdXOp::create(b, b.getI32Type()));
   Value step = toIndex(b, NVVM::GridDimXOp::create(b, b.getI32Type()));
-  auto loop = scf::ForOp::create(b, first, schedule::tilesOf(shape).get(), step, op.getInits());
+  auto loop =
+      scf::ForOp::create(b, first, schedule::tilesOf(shapeOf(b, op)).get(), step, op.getInits());
   Block *body = loop.getBody();
   if (op.getInits().empty())
     rewriter.eraseOp(body->getTerminator());
   b.setInsertionPointToEnd(body);
-  auto work = schedule::workAt(*schedule::parseOrder(op.getOrder()),
-                               IrInt(b, loop.getInductionVar()), shape);
-  SmallVector<Value> arguments{work.m.get(), work.head.get(), work.batch.get(), work.split.get()};
-  llvm::append_range(arguments, loop.getRegionIterArgs());
-  auto yield = cast<tile::YieldOp>(op.getBody().front().getTerminator());
-  rewriter.mergeBlocks(&op.getBody().front(), body, arguments);
-  rewriter.setInsertionPoint(yield);
+  auto yield = moveBody(b, rewriter, op, body, loop.getInductionVar(), loop.getRegionIterArgs());
   rewriter.replaceOpWithNewOp<scf::YieldOp>(yield, yield.getValues());
   rewriter.replaceOp(op, loop.getResults());
 }
@@ -104,7 +154,10 @@ LogicalResult expandStructure(Kernel &kernel, TileEmitter &emitter) {
       B b(op->getLoc(), rewriter);
       rewriter.replaceOp(op, toIndex(b, kernel.length(b, viewOf(length.getView()))));
     } else if (auto work = dyn_cast<tile::ForWorkOp>(op)) {
-      expandWork(rewriter, work);
+      if (work.getRing())
+        expandTaking(rewriter, work, kernel, emitter);
+      else
+        expandWork(rewriter, work);
     } else if (auto roles = dyn_cast<tile::RolesOp>(op)) {
       expandRoles(rewriter, roles, emitter);
     }

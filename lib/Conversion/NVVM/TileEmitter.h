@@ -41,6 +41,9 @@ public:
   virtual void fill(B &b, tile::FillOp op, tile::FillOp::Adaptor in) = 0;
   virtual mlir::Value wait(B &b, tile::RingOp ring, mlir::Value it) = 0;
   virtual void release(B &b, tile::RingOp ring, mlir::Value it) = 0;
+  /// Ordinals of work (i32) from one role to the others, through a ring of i32.
+  virtual void publish(B &b, tile::RingOp ring, mlir::Value it, mlir::Value ordinal) = 0;
+  virtual mlir::Value follow(B &b, tile::RingOp ring, mlir::Value it) = 0;
   virtual mlir::Value slice(B &b, tile::SliceOp op, tile::SliceOp::Adaptor in) = 0;
 
   // Products

@@ -27,7 +27,7 @@ public:
     SmallVector<Value> inits{k.index(0), k.index(0)}; // tiles and key blocks done so far
     SmallVector<Type> carried(2, b.getIndexType());
     StringRef order = plan.getText("order").value_or("single");
-    auto work = tile::ForWorkOp::create(b, carried, b.getStringAttr(order), tiles, heads, batch, splits, section, inits);
+    auto work = tile::ForWorkOp::create(b, carried, b.getStringAttr(order), tiles, heads, batch, splits, section, /*ring=*/Value(), inits, /*takes=*/false);
     Block *body = b.createBlock(&work.getBody());
     body->addArguments(SmallVector<Type>(6, b.getIndexType()), SmallVector<Location>(6, b.getLoc()));
     buildTile(body->getArguments());

@@ -43,7 +43,7 @@ public:
     splits = k.dim(oPartial, 0);
     Value tiles = arith::CeilDivUIOp::create(b, k.dim(o, 1), k.index(M));
     auto work = tile::ForWorkOp::create(b, TypeRange(), b.getStringAttr("single"), tiles, k.dim(o, 2), k.dim(o, 0),
-                                        k.index(1), Value(), ValueRange());
+                                        k.index(1), Value(), Value(), ValueRange(), false);
     Block *body = b.createBlock(&work.getBody());
     body->addArguments(SmallVector<Type>(4, b.getIndexType()), SmallVector<Location>(4, b.getLoc()));
     buildTile(body->getArgument(0), body->getArgument(1), body->getArgument(2));

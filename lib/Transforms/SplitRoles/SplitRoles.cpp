@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #include "Divide.h"
 #include "flash/Passes.h"
+#include "flash/Schedule/WorkOrder.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/Iterators.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
@@ -143,6 +144,13 @@ Reason split(func::FuncOp kernel, PlanAttr plan, Division &division) {
                       b.getArrayAttr({role("producer", 1, 0, producerUnits),
                                       role("consumer", division.consumers, 1, consumerUnits)}),
                       /*bodiesCount=*/2);
+  Value tiles;
+  if (plan.getFlag("stealing") == true) {
+    OpBuilder before(roles);
+    auto type = RingType::get(b.getContext(), {schedule::workStages, 1, 1}, b.getI32Type());
+    tiles = RingOp::create(before, loc, type, "work", /*writers=*/1, /*releases=*/1, IntegerAttr(),
+                           IntegerAttr());
+  }
   IRMapping map;
   for (Region &region : roles.getBodies()) {
     Block *block = b.createBlock(&region, region.end(), b.getIndexType(), loc);
@@ -150,6 +158,10 @@ Reason split(func::FuncOp kernel, PlanAttr plan, Division &division) {
     auto clone = cast<ForWorkOp>(b.clone(*work, map));
     YieldOp::create(b, loc, ValueRange());
     const bool consumes = region.getRegionNumber() == 1;
+    if (tiles) {
+      clone.getRingMutable().assign(tiles);
+      clone.setTakes(!consumes);
+    }
     if (consumes)
       divideConsumer(clone, block->getArgument(0), division, map);
     else
@@ -167,13 +179,15 @@ struct SplitRoles : flash::impl::FlashTileSplitRolesBase<SplitRoles> {
     forEachKernel(getOperation(), [](func::FuncOp kernel, PlanAttr plan) {
       Division division;
       std::optional<int64_t> consumers = plan.getInt("consumers");
-      if (!consumers || plan.getFlag("roles") == false)
-        return;
-      division.consumers = *consumers;
+      const bool wanted = consumers && plan.getFlag("roles") != false;
+      division.consumers = consumers.value_or(1);
       if (auto by = schedule::parseSplitBy(plan.getText("split_by").value_or("rows")))
         division.by = *by;
-      if (Reason why = split(kernel, plan, division))
+      Reason why = wanted ? split(kernel, plan, division) : std::nullopt;
+      if (why)
         leaveAlone(kernel, "roles", *why);
+      if ((why || !wanted) && plan.getFlag("stealing") == true)
+        leaveAlone(kernel, "stealing", "without roles nobody takes tiles ahead");
     });
   }
 };
