@@ -221,7 +221,7 @@ def RolesOp : Tile_Op<"roles", "any"> {
   }];
   let arguments = (ins ArrayAttr:$roles);
   let regions = (region VariadicRegion<SizedRegion<1>>:$bodies);
-  let assemblyFormat = "$roles $bodies attr-dict-with-keyword";
+  let assemblyFormat = "$roles attr-dict-with-keyword custom<Bodies>($bodies)";
   let hasRegionVerifier = 1;
 }
 def YieldOp : Tile_Op<"yield", "any", [Pure, Terminator]> {

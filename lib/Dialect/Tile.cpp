@@ -17,6 +17,21 @@ static void printShape(AsmPrinter &printer, ArrayRef<int64_t> shape, Type elemen
   printer << element;
 }
 
+/// Regions with commas between. Where one fails, those before it go while ops outside may hold
+/// forward references into them; the parser drops such references for the failing region only.
+static ParseResult parseBodies(OpAsmParser &parser,
+                               SmallVectorImpl<std::unique_ptr<Region>> &bodies) {
+  ParseResult result = parser.parseCommaSeparatedList(
+      [&] { return parser.parseRegion(*bodies.emplace_back(std::make_unique<Region>())); });
+  if (failed(result))
+    for (const std::unique_ptr<Region> &body : bodies)
+      body->walk([](Block *block) { block->dropAllDefinedValueUses(); });
+  return result;
+}
+static void printBodies(OpAsmPrinter &printer, Operation *, RegionRange bodies) {
+  llvm::interleaveComma(bodies, printer, [&](Region *body) { printer.printRegion(*body); });
+}
+
 #include "flash/TileDialect.cpp.inc"
 #include "flash/TileEnums.cpp.inc"
 #define GET_TYPEDEF_CLASSES

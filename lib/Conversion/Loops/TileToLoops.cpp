@@ -22,6 +22,9 @@ namespace flash {
 #include "flash/Passes.h.inc"
 } // namespace flash
 
+/// Programs of one kernel: each becomes a function and a thread.
+static constexpr int64_t kMaxPrograms = 64;
+
 /// Demands what the lowering takes for granted.
 static LogicalResult check(func::FuncOp kernel) {
   if (!kernel.getBody().hasOneBlock() || kernel.getNumResults())
@@ -52,6 +55,11 @@ static LogicalResult check(func::FuncOp kernel) {
     }
     if (isa<ViewOp, RingOp, RolesOp>(op) && op->getParentOp() != kernel)
       return demand(false, "needs to stand in the kernel's own block to become loops");
+    if (auto several = dyn_cast<RolesOp>(op))
+      for (auto role : several.getRoles().getAsRange<RoleAttr>())
+        if (role.getInstances() > kMaxPrograms)
+          return demand(false, "has " + Twine(role.getInstances()) + " instances of " +
+                                   role.getName() + ", loops run at most " + Twine(kMaxPrograms));
     return demand(!isa<RolesOp>(op) || !roles++,
                   "is the second of the kernel, which may have one to become loops");
   });

@@ -44,3 +44,14 @@ func.func @nested(%k: memref<?x?x?x8xf32>, %go: i1) attributes {flash.kernel} {
   }
   return
 }
+
+// -----
+
+func.func @crowd() attributes {flash.kernel} {
+  // expected-error @+1 {{has 1000 instances of copier, loops run at most 64}}
+  flash_tile.roles [#flash_tile.role<"copier", instances = 1000, warps = 1, registers = 24, units = [copy]>] {
+  ^bb0(%w: index):
+    flash_tile.yield
+  }
+  return
+}
