@@ -120,7 +120,9 @@ FLASH_API FlashStatus flash_run(FlashProgram *program, const FlashTensor *tensor
 
 /** Queues a GPU program on `stream` (a CUstream) of CUDA device `device`: no waiting, no allocation.
     Works in the current context if it is the device's, else in the device's primary context. Tensors
-    lie on the device; pointers and strides are multiples of 16 bytes. */
+    lie on the device; pointers and strides are multiples of 16 bytes. May be captured into a graph;
+    two executable copies of one graph must not run at once, for their blocks may take tiles from
+    one counter. */
 FLASH_API FlashStatus flash_launch(FlashProgram *program, const FlashTensor *tensors, size_t count,
                                    const FlashScalars *scalars, int device, void *stream,
                                    FlashBytes *text);

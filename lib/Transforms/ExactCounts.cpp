@@ -34,6 +34,17 @@ struct Consumer {
   SmallVector<scf::ForOp> runs;
 };
 
+/// True if `value` follows from the run's counter and from what stands outside.
+bool isCounted(Value value, scf::ForOp run) {
+  if (value.getParentBlock() != run.getBody())
+    return !run->isAncestor(value.getParentRegion()->getParentOp());
+  Operation *def = value.getDefiningOp();
+  if (!def)
+    return value == run.getInductionVar();
+  return isPure(def) && !def->getNumRegions() &&
+         llvm::all_of(def->getOperands(), [&](Value v) { return isCounted(v, run); });
+}
+
 Reason find(ForWorkOp work, Consumer &consumer) {
   consumer.runs = runsIn(work);
   SmallVector<BlockRangeOp> ranges(work.getOps<BlockRangeOp>());
@@ -57,8 +68,18 @@ Reason find(ForWorkOp work, Consumer &consumer) {
   consumer.mask = *masks.begin();
   if (consumer.mask.getValue().getType().getShape()[0] >= int64_t(range.getRows()))
     return "consumers share all rows of a tile";
-  if (consumer.runs.front()->isAncestor(consumer.mask.getRow0().getParentBlock()->getParentOp()))
+  scf::ForOp first = consumer.runs.front(), last = consumer.runs.back();
+  if (consumer.mask.getRow0().getParentBlock() == first.getBody())
     return "a consumer's rows change from block to block";
+  for (scf::ForOp run : {first, last})
+    for (auto wait : run.getBody()->getOps<WaitOp>())
+      if (!isCounted(wait.getIt(), run))
+        return "a block's ordinal does not follow from its number";
+  // What bounds the last run is needed in front of the first.
+  Operation *def = last.getUpperBound().getDefiningOp();
+  if (!range->isBeforeInBlock(first) || !matchPattern(first.getStep(), m_One()) ||
+      (def && def->getBlock() == first->getBlock() && !def->isBeforeInBlock(first)))
+    return "a consumer visits other blocks than those of one range";
   return std::nullopt;
 }
 

@@ -66,6 +66,8 @@ TEST(BlockRange, RunsHoldEveryNeededBlockOnceAndNoOther) {
       for (int64_t count : {runs.right, runs.inner, runs.left, runs.sink})
         ASSERT_GE(count, 0);
       ASSERT_EQ(runs.right > 0, share > 0); // the first block is masked
+      if (!c.mask.boundsLeft() && !c.mask.boundsRight())
+        ASSERT_LE(runs.right, 1); // the ragged end
       auto visit = [&](int64_t n, bool masked, bool first) {
         ASSERT_GE(n, 0);
         ASSERT_LT(n, int64_t(visits.size()));
