@@ -21,10 +21,11 @@ using namespace flash::tile;
 
 namespace {
 
-/// The consumers' unmasked run of a kernel, and words for what stands in it.
+/// The consumers' unmasked run of a kernel, and words for what stands in it; the loop over blocks
+/// that a consumer hands back unread.
 struct Kernel {
   mlir::ModuleOp module;
-  mlir::scf::ForOp run;
+  mlir::scf::ForOp run, skip;
 
   explicit Kernel(mlir::ModuleOp module) : module(module) {
     RolesOp roles;
@@ -33,6 +34,8 @@ struct Kernel {
       auto name = loop->getAttrOfType<mlir::StringAttr>("flash_tile.run");
       if (name && name.getValue() == "inner")
         run = loop;
+      if (!name && !skip && !loop.getBody()->getOps<ReleaseOp>().empty())
+        skip = loop;
     });
   }
   RingOp ring(llvm::StringRef name) {
@@ -40,8 +43,9 @@ struct Kernel {
     module.walk([&](RingOp op) { found = op.getName() == name ? op : found; });
     return found;
   }
-  template <class Op> Op of(llvm::StringRef ringName) {
-    for (Op op : run.getBody()->getOps<Op>())
+  template <class Op> Op of(llvm::StringRef ringName) { return of<Op>(run, ringName); }
+  template <class Op> Op of(mlir::scf::ForOp loop, llvm::StringRef ringName) {
+    for (Op op : loop.getBody()->getOps<Op>())
       if (op.getRing() == ring(ringName).getRing())
         return op;
     return {};
@@ -67,6 +71,9 @@ const Mutant mutants[] = {
      [](Kernel &k) { k.of<ReleaseOp>("v")->moveBefore(k.nth<MmaWaitOp>(1)); },
      {"verifier", "late"}},
     {"V is never released", [](Kernel &k) { k.of<ReleaseOp>("v").erase(); }, {"deadlock"}},
+    {"V of a block without work is not handed back",
+     [](Kernel &k) { k.of<ReleaseOp>(k.skip, "v").erase(); },
+     {"deadlock"}},
     {"V is of the wrong block",
      [](Kernel &k) {
        mlir::Value it = k.of<WaitOp>("k").getIt();
@@ -122,24 +129,25 @@ TEST(Mutants, AreNoticed) {
                   .lenK = 72,
                   .mask = {.kind = schedule::MaskKind::causal, .right = 0}};
   auto context = makeContext();
-  auto module = compile(
-      *context,
-      opText(problem,
-             "tile = [16, 8], stages = 2, consumers = 2, registers = [24, 240], overlap = true"),
-      [](mlir::OpPassManager &pm) {
-        pm.addPass(createFlashLowerToTile());
-        pm.addPass(createFlashTileSkipBlocks());
-        pm.addPass(createFlashTilePipelineLoads());
-        pm.addPass(createFlashTileSplitRoles());
-        pm.addPass(createFlashTileOverlapSoftmax());
-        pm.addPass(mlir::createCSEPass());
-      });
+  auto module =
+      compile(*context,
+              opText(problem, "tile = [16, 8], stages = 2, consumers = 2, registers = [24, 240], "
+                              "overlap = true, exact_counts = true"),
+              [](mlir::OpPassManager &pm) {
+                pm.addPass(createFlashLowerToTile());
+                pm.addPass(createFlashTileSkipBlocks());
+                pm.addPass(createFlashTilePipelineLoads());
+                pm.addPass(createFlashTileSplitRoles());
+                pm.addPass(createFlashTileExactCounts());
+                pm.addPass(createFlashTileOverlapSoftmax());
+                pm.addPass(mlir::createCSEPass());
+              });
   ASSERT_TRUE(bool(module)) << llvm::toString(module.takeError());
   for (const Mutant &mutant : mutants) {
     SCOPED_TRACE(mutant.name);
     mlir::OwningOpRef<mlir::ModuleOp> copy = (*module)->clone();
     Kernel kernel(*copy);
-    ASSERT_TRUE(kernel.run);
+    ASSERT_TRUE(kernel.run && kernel.skip);
     mutant.plant(kernel);
     std::set<std::string> noticed;
     {
