@@ -77,6 +77,9 @@ def Flash_PlanAttr : Flash_Attr<"Plan", "plan", "how the op is done: the planner
     | `consumers`, `registers = [producer, consumer]` | roles of a block |
     | `split_by` | what the consumers split: `"rows"` or `"columns"` of V |
     | `overlap` | the next QK product runs beside this tile's softmax and PV |
+    | `q_in_regs` | Q is read into registers once a tile |
+    | `early_wait` | the next K is awaited before PV is, behind the softmax |
+    | `ping_pong` | the consumers take turns at issuing products |
     | `pack_gqa` | the query heads of one KV head are rows of one tile |
     | `splits` | over how many parts the keys are split |
     | `order` | in which order blocks take tiles |

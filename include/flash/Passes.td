@@ -117,7 +117,8 @@ def FlashTileOverlapSoftmax : Pass<"flash-tile-overlap-softmax"> {
     Expects runs of QK, softmax, PV and `overlap = true` in the plan; does nothing without. Peels the first block, turns
     each run so that QK of block i is issued before PV of block i - 1, and adds the last PV. In one program without
     roles the ring of V needs two stages. What is no such run stays, with the reason in the plan. Changes no number:
-    the order of sums of a row stays.
+    the order of sums of a row stays. Where the plan says `early_wait = true`, K(i + 1) is awaited before PV(i - 1) is,
+    if its fill does not hang on the release behind that.
 
     Before: `for i in 0 .. n: QK(i)  softmax(i)  rescale  PV(i)`
     After:  `if n > 0: QK(0)  softmax(0)  for i in 1 .. n: { QK(i)  PV(i - 1)  softmax(i)  rescale }  PV(n - 1)`
@@ -143,6 +144,31 @@ def FlashTileExactCounts : Pass<"flash-tile-exact-counts"> {
     scf.for %i = %c0 to %skip { wait %kr[%n + %i]  release %kr[%n + %i]  wait %vr[%n + %i]  release %vr[%n + %i] }
     scf.for %i = %skip to %skip + %r ... {flash_tile.run = "right"}
     ```
+  }];
+  let dependentDialects = ["::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect"];
+}
+def FlashTileHoldQ : Pass<"flash-tile-hold-q"> {
+  let summary = "Reads Q into registers once a tile";
+  let description = [{
+    Expects a tile that is awaited outside the runs and read only as the left side of products, and `q_in_regs = true` in
+    the plan; does nothing without. It is read into registers and released at once; the products take it from there.
+    What is no such tile stays, with the reason in the plan. Changes no number.
+
+    Before: `%q = wait; for ..: mma %q, %k; release Q`
+    After:  `%q = wait; %f = read %q; release Q; for ..: mma %f, %k`
+  }];
+}
+def FlashTilePingPong : Pass<"flash-tile-ping-pong"> {
+  let summary = "Lets the consumers take turns at issuing their products";
+  let description = [{
+    Expects roles, runs whose two products are in flight together (`flash-tile-overlap-softmax`), and `ping_pong = true` in
+    the plan; does nothing without. Puts the products of a block into one `flash_tile.in_turn`. Every instance enters once
+    for each block of the tile but one; loops that hand blocks back unread (`flash-tile-exact-counts`: before and behind
+    the runs, they wait for tiles and read none) enter empty turns. What is no such kernel stays, with the reason in the
+    plan. Changes no number.
+
+    Before: `mma QK(i); wait V(i - 1); mma PV(i - 1)`
+    After:  `in_turn { mma QK(i); wait V(i - 1); mma PV(i - 1) }`
   }];
   let dependentDialects = ["::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect"];
 }

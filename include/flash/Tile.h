@@ -15,4 +15,11 @@
 #define GET_OP_CLASSES
 #include "flash/TileOps.h.inc"
 
+namespace flash::tile {
+
+/// The product that a flight comes from, also out of an in_turn; null for a block argument.
+MmaOp mmaOf(mlir::Value flight);
+
+} // namespace flash::tile
+
 #endif // FLASH_TILE_H

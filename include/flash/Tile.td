@@ -248,10 +248,13 @@ def FillOp : Tile_Op<"fill", "copy"> {
 }
 def WaitOp : Tile_Op<"wait", "any"> {
   let summary = "blocks until ring[it] is filled and gives the tile";
+  let meaning = [{
+    With `again`, this instance has waited for the ordinal before, on every way to here: the tile is given at once.
+  }];
   let example = "%t = flash_tile.wait %k[%it] : <2x128x64xbf16> -> <128x64xbf16>";
-  let arguments = (ins RingType:$ring, Index:$it);
+  let arguments = (ins RingType:$ring, Index:$it, UnitAttr:$again);
   let results = (outs TileType:$tile);
-  let assemblyFormat = "$ring `[` $it `]` attr-dict `:` type($ring) `->` type($tile)";
+  let assemblyFormat = "(`again` $again^)? $ring `[` $it `]` attr-dict `:` type($ring) `->` type($tile)";
   let hasVerifier = 1;
 }
 def ReleaseOp : Tile_Op<"release", "any"> {
@@ -267,6 +270,14 @@ def SliceOp : Tile_Op<"slice", "any", [Pure]> {
   let arguments = (ins TileType:$tile, Index:$col);
   let results = (outs TileType:$result);
   let assemblyFormat = "$tile `[` $col `]` attr-dict `:` type($tile) `->` type($result)";
+  let hasVerifier = 1;
+}
+def ReadOp : Tile_Op<"read", "vector"> {
+  let summary = "a tile into registers";
+  let example = "%f = flash_tile.read %t : <64x128xbf16> -> <64x128xbf16>";
+  let arguments = (ins TileType:$tile);
+  let results = (outs FragType:$result);
+  let assemblyFormat = "$tile attr-dict `:` type($tile) `->` type($result)";
   let hasVerifier = 1;
 }
 def LoadOp : Tile_Op<"load", "vector"> {
@@ -310,6 +321,27 @@ def MmaWaitOp : Tile_Op<"mma_wait", "tensor"> {
   let results = (outs FragType:$result);
   let assemblyFormat = "$flight attr-dict `:` type($flight) `->` type($result)";
   let hasVerifier = 1;
+}
+
+def InTurnOp : Tile_Op<"in_turn", "any"> {
+  let summary = "runs the body while no other instance of the role is in its own";
+  let meaning = [{
+    The instances of a role enter one after the other, 0, 1, 2, ..., 0, 1, ...: each must enter equally often, and its
+    next entry waits for all others'. So the products of one instance are issued while another computes between its
+    own. `barriers` is the first of the named barriers, one an instance, written by flash-tile-assign. Outside
+    roles it is always one's turn.
+  }];
+  let example = [{%s, %o = flash_tile.in_turn -> !flash_tile.flight<64x128xf32>, !flash_tile.flight<64x128xf32> {
+      %x = flash_tile.mma %q, %k trans : !flash_tile.frag<64x64xbf16>, <128x64xbf16> -> <64x128xf32>
+      %y = flash_tile.mma %p, %v acc %z : !flash_tile.frag<64x128xf32> : !flash_tile.frag<64x128xbf16>, <128x128xbf16> -> <64x128xf32>
+      flash_tile.yield %x, %y : !flash_tile.flight<64x128xf32>, !flash_tile.flight<64x128xf32>
+    }
+  }];
+  let arguments = (ins OptionalAttr<I64Attr>:$barriers);
+  let results = (outs Variadic<FlightType>:$results);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "attr-dict-with-keyword (`->` type($results)^)? $body";
+  let hasRegionVerifier = 1;
 }
 
 //===----------------------------------------------------------------------===//

@@ -247,13 +247,29 @@ LogicalResult WaitOp::verify() {
   return success();
 }
 
+MmaOp flash::tile::mmaOf(Value flight) {
+  if (auto turn = flight.getDefiningOp<InTurnOp>())
+    flight = turn.getBody().front().getTerminator()->getOperand(
+        cast<OpResult>(flight).getResultNumber());
+  return flight.getDefiningOp<MmaOp>();
+}
+
+/// The op itself, or the in_turn around it.
+static Operation *outOfTurn(Operation *op) {
+  auto turn = dyn_cast<InTurnOp>(op->getParentOp());
+  return turn ? turn.getOperation() : op;
+}
+
 /// An mma has settled at `at` if an mma_wait on it, or on a later mma of the same block, stands
 /// between.
 static bool isSettled(MmaOp mma, Operation *at) {
-  for (Operation *op = mma->getNextNode(); op && op != at; op = op->getNextNode())
+  Operation *from = outOfTurn(mma);
+  for (Operation *op = from->getNextNode(); op && op != at; op = op->getNextNode())
     if (auto wait = dyn_cast<MmaWaitOp>(op)) {
-      Operation *def = wait.getFlight().getDefiningOp();
-      if (def && (def->getBlock() != mma->getBlock() || !def->isBeforeInBlock(mma)))
+      MmaOp def = mmaOf(wait.getFlight());
+      Operation *other = def ? outOfTurn(def) : nullptr;
+      if (other && (other->getBlock() != from->getBlock() ||
+                    !(other == from ? def->isBeforeInBlock(mma) : other->isBeforeInBlock(from))))
         return true;
     }
   return false;
@@ -270,9 +286,10 @@ LogicalResult ReleaseOp::verify() {
       if (auto slice = dyn_cast<SliceOp>(reader))
         llvm::append_range(readers, slice.getResult().getUsers());
     for (Operation *reader : readers) {
-      if (reader->getBlock() != (*this)->getBlock())
+      Operation *place = outOfTurn(reader);
+      if (place->getBlock() != (*this)->getBlock())
         continue;
-      if ((*this)->isBeforeInBlock(reader))
+      if ((*this)->isBeforeInBlock(place))
         return emitOpError("releases a tile that is read afterwards");
       auto mma = dyn_cast<MmaOp>(reader);
       if (mma && !isSettled(mma, *this)) {
@@ -292,6 +309,14 @@ LogicalResult SliceOp::verify() {
     return emitOpError(
                "needs a slice of the tile's rows and element type, no wider than the tile, has ")
            << to << " of " << from;
+  return success();
+}
+LogicalResult ReadOp::verify() {
+  TileType tile = getTile().getType();
+  FragType frag = getResult().getType();
+  if (tile.getShape() != frag.getShape() || tile.getElementType() != frag.getElementType())
+    return emitOpError() << "needs a fragment of the tile's shape and element type, has " << frag
+                         << " of " << tile;
   return success();
 }
 LogicalResult LoadOp::verify() {
@@ -339,7 +364,7 @@ LogicalResult MmaOp::verify() {
   return success();
 }
 LogicalResult MmaWaitOp::verify() {
-  if (!getFlight().getDefiningOp<MmaOp>())
+  if (!mmaOf(getFlight()))
     return emitOpError("needs the flight of an mma in the same region, has a block argument or "
                        "another op's result");
   FlightType flight = getFlight().getType();
@@ -347,6 +372,16 @@ LogicalResult MmaWaitOp::verify() {
       flight.getElementType() != getResult().getType().getElementType())
     return emitOpError("needs a fragment of the flight's shape and element type, has ")
            << getResult().getType() << " of " << flight;
+  return success();
+}
+
+LogicalResult InTurnOp::verifyRegions() {
+  Block &body = getBody().front();
+  auto yield = dyn_cast<YieldOp>(body.getTerminator());
+  if (body.getNumArguments() || !yield || yield.getOperandTypes() != getResultTypes())
+    return emitOpError("needs a body without arguments that yields its results");
+  if ((*this)->getParentOfType<InTurnOp>())
+    return emitOpError("may not stand in another in_turn, which has the turn until its end");
   return success();
 }
 

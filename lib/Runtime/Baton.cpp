@@ -28,11 +28,14 @@ void Baton::fail(const std::string &sentence) {
 bool Baton::canGoOn(const State &state) {
   if (!error.empty())
     return true;
+  if (state.need == Need::turn)
+    return turn == state.ordinal;
   const Slot &slot = slotOf(state.ring, state.ordinal);
   const Ring &ring = rings[state.ring];
   int64_t past = generation(state.ring, state.ordinal);
   switch (state.need) {
   case Need::nothing:
+  case Need::turn:
     return true;
   case Need::freeSlot:
     return slot.releases >= past * ring.releases;
@@ -43,6 +46,9 @@ bool Baton::canGoOn(const State &state) {
 }
 
 std::string Baton::waitsFor(const State &state) {
+  if (state.need == Need::turn)
+    return formatv("{0} waits for its turn: instance {1} has not entered as often", state.name,
+                   turn);
   const Slot &slot = slotOf(state.ring, state.ordinal);
   const Ring &ring = rings[state.ring];
   int64_t past = generation(state.ring, state.ordinal);
@@ -83,6 +89,8 @@ void Baton::handOver() {
 
 /// The rules for who has just been let through.
 void Baton::checkStart(const State &state) {
+  if (state.need == Need::turn)
+    return;
   const Slot &slot = slotOf(state.ring, state.ordinal);
   const Ring &ring = rings[state.ring];
   int64_t past = generation(state.ring, state.ordinal);
@@ -117,6 +125,22 @@ void Baton::commit(int64_t ring, int64_t ordinal) {
   pass(Need::nothing, ring, ordinal);
 }
 
+void Baton::waitAgain(int64_t ring, int64_t ordinal) {
+  pass(Need::nothing, ring, ordinal);
+  if (error.empty() &&
+      slotOf(ring, ordinal).fills < (generation(ring, ordinal) + 1) * rings[ring].writers)
+    fail(formatv("early: {0} reads ordinal {1} of ring {2} without a wait, which is not filled",
+                 states[self]->name, ordinal, rings[ring].name));
+}
+
+void Baton::enter(int64_t instance) { pass(Need::turn, 0, instance); }
+
+void Baton::leave(int64_t instance, int64_t instances) {
+  if (error.empty())
+    turn = (instance + 1) % instances;
+  pass(Need::nothing, 0, 0);
+}
+
 bool Baton::release(int64_t ring, int64_t ordinal) {
   bool last = false;
   if (error.empty() && ordinal >= 0) {
@@ -136,6 +160,8 @@ bool Baton::release(int64_t ring, int64_t ordinal) {
 
 /// Every fill is to be released by the end: what is left would block the block's next tile.
 void Baton::checkEnd() {
+  if (error.empty() && turn != 0)
+    fail(formatv("unmatched: instance {0} took fewer turns than the one before it", turn));
   for (auto [ring, slots] : llvm::zip(rings, slots))
     for (auto [i, slot] : llvm::enumerate(slots))
       if (error.empty() && slot.fills * ring.releases != slot.releases * ring.writers)
@@ -187,5 +213,8 @@ void flash_baton_commit(int64_t ring, int64_t ordinal) { current->commit(ring, o
 void flash_baton_wait(int64_t ring, int64_t ordinal) {
   current->pass(Baton::Need::fullSlot, ring, ordinal);
 }
+void flash_baton_wait_again(int64_t ring, int64_t ordinal) { current->waitAgain(ring, ordinal); }
+void flash_baton_enter(int64_t instance, int64_t) { current->enter(instance); }
+void flash_baton_leave(int64_t instance, int64_t instances) { current->leave(instance, instances); }
 bool flash_baton_release(int64_t ring, int64_t ordinal) { return current->release(ring, ordinal); }
 }

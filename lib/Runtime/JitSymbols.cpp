@@ -34,6 +34,9 @@ float __extendhfsf2(_Float16);
 void flash_baton_acquire(int64_t, int64_t);
 void flash_baton_commit(int64_t, int64_t);
 void flash_baton_wait(int64_t, int64_t);
+void flash_baton_wait_again(int64_t, int64_t);
+void flash_baton_enter(int64_t, int64_t);
+void flash_baton_leave(int64_t, int64_t);
 bool flash_baton_release(int64_t, int64_t);
 }
 
@@ -62,6 +65,9 @@ llvm::orc::SymbolMap flash::jitSymbols(llvm::orc::MangleAndInterner intern) {
   FLASH_OWN(flash_baton_acquire);
   FLASH_OWN(flash_baton_commit);
   FLASH_OWN(flash_baton_wait);
+  FLASH_OWN(flash_baton_wait_again);
+  FLASH_OWN(flash_baton_enter);
+  FLASH_OWN(flash_baton_leave);
   FLASH_OWN(flash_baton_release);
 #undef FLASH_OWN
   add("__truncsfbf2", &flash_truncsfbf2);

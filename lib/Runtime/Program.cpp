@@ -136,6 +136,8 @@ private:
     set("split_roles", options.splitRoles);
     set("exact_counts", options.exactCounts);
     set("overlap_softmax", options.overlapSoftmax);
+    set("hold_q", options.holdQ);
+    set("ping_pong", options.pingPong);
   }
   std::string said;
 };

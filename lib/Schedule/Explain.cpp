@@ -110,7 +110,10 @@ static std::string asText(const Problem &problem, const Plan &plan, const Facts 
     line("products",
          std::string(plan.pvFromRegisters ? "P from registers" : "P through shared memory") +
              (plan.overlap ? ", the next scores run under this softmax"
-                           : ", one product at a time"));
+                           : ", one product at a time") +
+             (plan.qInRegisters ? ", Q in registers" : "") +
+             (plan.earlyWait ? ", the next K awaited before PV" : "") +
+             (plan.pingPong ? ", consumers take turns" : ""));
     line("shared", number(plan.sharedBytes) + " of " + number(facts.machine.sharedBytesPerBlock) +
                        " bytes (" + share(plan.sharedBytes, facts.machine.sharedBytesPerBlock) +
                        ")");
@@ -175,7 +178,9 @@ static std::string asJson(const Problem &problem, const Plan &plan, const Facts 
                   {"split_by", splitByName(plan.splitBy)},
                   {"pv_from_registers", plan.pvFromRegisters},
                   {"overlap", plan.overlap},
+                  {"q_in_regs", plan.qInRegisters},
                   {"early_wait", plan.earlyWait},
+                  {"ping_pong", plan.pingPong},
                   {"why", plan.reasons.tile}};
   if (facts.gpu) {
     json["tile"]["transfer"] = transferName(plan.transfer);

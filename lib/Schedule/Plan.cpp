@@ -31,7 +31,10 @@ Tile tileOf(const Plan &plan) {
           plan.consumerRegisters,
           plan.pvFromRegisters,
           plan.overlap,
-          {}};
+          {},
+          plan.qInRegisters,
+          plan.earlyWait,
+          plan.pingPong};
 }
 
 std::vector<RingNeed> ringsOf(const Plan &plan, ElementType element) {
@@ -83,7 +86,9 @@ static void chooseTile(Plan &plan, const Problem &problem, const TileRow &row,
   plan.consumerRegisters = overrides.consumerRegisters.value_or(registers.consumer);
   plan.pvFromRegisters = overrides.pvFromRegisters.value_or(tile.pvFromRegisters);
   plan.overlap = overrides.overlap.value_or(tile.overlap);
-  plan.earlyWait = overrides.earlyWait.value_or(false);
+  plan.qInRegisters = overrides.qInRegisters.value_or(tile.qInRegisters);
+  plan.earlyWait = overrides.earlyWait.value_or(tile.earlyWait);
+  plan.pingPong = overrides.pingPong.value_or(tile.pingPong);
   plan.transfer = overrides.transfer.value_or(Transfer::tma);
 
   const bool kept = !overrides.tileM && !overrides.tileN && !overrides.stages &&

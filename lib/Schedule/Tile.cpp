@@ -315,8 +315,10 @@ static constexpr int64_t warpgroupThreads = warpgroupWarps * warpThreads;
 int64_t fragmentRegisters(const Tile &tile, HeadTile head, ElementType element) {
   const int64_t rows = tile.splitBy == SplitBy::columns ? tile.tileM : tile.tileM / tile.consumers;
   const int64_t scores = rows * tile.tileN, output = rows * outputColumns(tile, head);
-  const int64_t p = tile.pvFromRegisters ? scores * elementBytes(element) / 4 : 0;
-  return ceilDiv(scores + output + p, warpgroupThreads);
+  const int64_t perRegister = 4 / elementBytes(element);
+  const int64_t p = tile.pvFromRegisters ? scores / perRegister : 0;
+  const int64_t q = tile.qInRegisters ? rows * head.d / perRegister : 0;
+  return ceilDiv(scores + output + p + q, warpgroupThreads);
 }
 
 int64_t threadsOf(const Tile &tile, const Machine &machine) {
@@ -361,7 +363,8 @@ static std::optional<std::string> whyNotRegisters(const Tile &tile, HeadTile hea
              number(registers);
   const int64_t held = fragmentRegisters(tile, head, element);
   if (held + registersBesideFragments > tile.consumerRegisters)
-    return "a consumer holds " + number(held) + " registers of scores, output and P a thread and " +
+    return "a consumer holds " + number(held) + " registers of scores, output" +
+           (tile.qInRegisters ? ", P and Q" : " and P") + " a thread and " +
            number(registersBesideFragments) + " beside them, the plan gives it " +
            number(tile.consumerRegisters) + "; use a smaller tile n";
   const int64_t all =
@@ -410,6 +413,11 @@ std::optional<std::string> whyNotTile(const Tile &tile, HeadTile head, ElementTy
            "; use fewer consumers";
   if (auto sentence = whyNotShapes(tile, head, element, machine))
     return sentence;
+  // Barrier 0 is the block's; each consumer has one of its own, and one for its turn.
+  if (tile.pingPong && 1 + 2 * tile.consumers > machine.namedBarriers)
+    return "turns of " + number(tile.consumers) + " consumers need " +
+           number(1 + 2 * tile.consumers) + " named barriers, " + std::string(machine.name) +
+           " has " + number(machine.namedBarriers) + "; leave ping_pong out";
   return whyNotRegisters(tile, head, element, machine);
 }
 

@@ -74,7 +74,7 @@ private:
         use(operand, live);
       // A product reads its fragments until it is waited for.
       if (auto wait = dyn_cast<MmaWaitOp>(op))
-        if (auto mma = wait.getFlight().getDefiningOp<MmaOp>())
+        if (MmaOp mma = mmaOf(wait.getFlight()))
           use(mma.getA(), live);
       measure(live);
     }
@@ -191,6 +191,25 @@ FailureOr<int64_t> placeRings(func::FuncOp kernel, const Machine &machine) {
   return found.sharedBytes;
 }
 
+/// Gives every role's turns their named barriers: barrier 0 is the block's, then each instance has
+/// one of its own, then one for its turn.
+LogicalResult placeTurns(func::FuncOp kernel, const Machine &machine) {
+  WalkResult result = kernel.walk([&](InTurnOp turn) -> WalkResult {
+    auto roles = turn->getParentOfType<RolesOp>();
+    if (!roles)
+      return WalkResult::advance();
+    int64_t most = 1;
+    for (auto role : roles.getRoles().getAsRange<RoleAttr>())
+      most = std::max(most, role.getInstances());
+    if (1 + 2 * most > machine.namedBarriers)
+      return turn.emitOpError() << "needs " << 1 + 2 * most << " named barriers, " << machine.name
+                                << " has " << machine.namedBarriers << "; use fewer instances";
+    turn.setBarriers(1 + most);
+    return WalkResult::advance();
+  });
+  return failure(result.wasInterrupted());
+}
+
 struct Assign : flash::impl::FlashTileAssignBase<Assign> {
   void runOnOperation() override {
     forEachKernel(getOperation(), [&](func::FuncOp kernel, PlanAttr) {
@@ -200,7 +219,7 @@ struct Assign : flash::impl::FlashTileAssignBase<Assign> {
       const Machine &machine = schedule::machineOf(target.target());
       FailureOr<int64_t> bytes = placeRings(kernel, machine);
       FailureOr<int64_t> threads = checkPrograms(kernel, machine);
-      if (failed(bytes) || failed(threads))
+      if (failed(bytes) || failed(threads) || failed(placeTurns(kernel, machine)))
         return signalPassFailure();
       Builder b(&getContext());
       kernel->setAttr("flash.shared_bytes", b.getI64IntegerAttr(*bytes));

@@ -6,6 +6,9 @@
 //   for i in 1 .. n: QK(i) and PV(i - 1) in flight together  softmax(i)
 //   PV(n - 1)
 //
+// With early_wait K(i + 1) is awaited between softmax(i) and the wait for PV(i - 1), where it ends
+// a basic block: ptxas would otherwise wait for PV before the softmax.
+//
 // The first block is peeled from the first run, which has one if any run has.
 //
 //===----------------------------------------------------------------------===//
@@ -34,7 +37,7 @@ struct Run {
   MmaWaitOp pvWait;
   SoftmaxStepOp softmax;
   RescaleOp rescale;
-  WaitOp vWait;
+  WaitOp kWait, vWait;
   ReleaseOp vRelease;
   SmallVector<SliceOp> vSlices; ///< from the tile of vWait to PV's operand, in order
   unsigned o = 0, m = 0, l = 0; ///< positions of the carried values
@@ -74,6 +77,7 @@ Reason find(Run &run) {
   run.qk = products[0], run.pv = products[1], run.softmax = steps[0];
   if (run.pv.getAcc())
     run.rescale = run.pv.getAcc().getDefiningOp<RescaleOp>();
+  run.kWait = waitOf(run.qk.getB());
   run.vWait = waitOf(run.pv.getB());
   Operation *p = run.pv.getA().getDefiningOp();
   if (!run.rescale || !run.vWait || run.vWait->getBlock() != body || !p || p->getBlock() != body ||
@@ -113,6 +117,18 @@ Reason find(Run &run) {
   return std::nullopt;
 }
 
+/// Why K(i + 1) may not be awaited before V(i - 1) is released: its fill would never come.
+Reason whyNotEarly(Run &run) {
+  if (!run.kWait || run.kWait->getBlock() != run.loop.getBody())
+    return "a run does not wait for a K of its own";
+  for (auto fill : run.loop.getBody()->getOps<FillOp>())
+    if (fill.getRing() == run.kWait.getRing())
+      return "K(i + 1) is filled behind block i";
+  if (run.vWait.getRing().getType().getShape()[0] < 2)
+    return "V(i) waits for the one slot of V, and K(i + 1) is filled behind it";
+  return std::nullopt;
+}
+
 /// Demands that runs follow each other with nothing but index arithmetic between them, which then
 /// moves in front of the first.
 Reason chain(MutableArrayRef<Run> runs) {
@@ -138,6 +154,12 @@ Reason chain(MutableArrayRef<Run> runs) {
 //===----------------------------------------------------------------------===//
 // Writing
 //===----------------------------------------------------------------------===//
+
+Value plus(OpBuilder &b, Location loc, Value value, int64_t step) {
+  Value constant = arith::ConstantIndexOp::create(b, loc, std::abs(step));
+  return step < 0 ? b.createOrFold<arith::SubIOp>(loc, value, constant)
+                  : b.createOrFold<arith::AddIOp>(loc, value, constant);
+}
 
 /// Writes parts of one block of a run, whose counter and carried values are `map`ped.
 struct Writer {
@@ -182,13 +204,18 @@ struct Writer {
     return o;
   }
   Value vRing() { return run.vWait.getRing(); }
-};
 
-Value plus(OpBuilder &b, Location loc, Value value, int64_t step) {
-  Value constant = arith::ConstantIndexOp::create(b, loc, std::abs(step));
-  return step < 0 ? b.createOrFold<arith::SubIOp>(loc, value, constant)
-                  : b.createOrFold<arith::AddIOp>(loc, value, constant);
-}
+  /// Waits for the K of the block after `counter`, if there is one.
+  void awaitNextK(Value counter, Value total) {
+    Value next = plus(b, loc, counter, 1);
+    Value more = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, next, total);
+    Value it = plus(b, loc, get(run.kWait.getIt()), 1);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(
+        scf::IfOp::create(b, loc, more, /*withElseRegion=*/false).thenBlock());
+    WaitOp::create(b, loc, run.kWait.getType(), run.kWait.getRing(), it);
+  }
+};
 
 /// The first block of the first run, up to its P.
 Carried peel(OpBuilder &b, Run &run) {
@@ -203,7 +230,8 @@ Carried peel(OpBuilder &b, Run &run) {
 }
 
 /// The run from `from` on, each block with the PV of the one before it.
-Carried rotate(OpBuilder &b, Run &run, Value from, Carried in) {
+/// With `total`, the number of the tile's blocks, their K is awaited early.
+Carried rotate(OpBuilder &b, Run &run, Value from, Value total, Carried in) {
   scf::ForOp loop = run.loop;
   Location loc = loop.getLoc();
   auto rotated = scf::ForOp::create(b, loc, from, loop.getUpperBound(), loop.getStep(),
@@ -223,7 +251,11 @@ Carried rotate(OpBuilder &b, Run &run, Value from, Carried in) {
     if (&op == run.qk) {
       previous = plus(b, loc, block.get(run.vWait.getIt()), -1);
       flight = block.issuePv(previous, arguments[1], arguments[0]);
+    } else if (total && &op == run.kWait) {
+      block.map.lookup(run.kWait.getTile()).getDefiningOp<WaitOp>().setAgain(true);
     } else if (&op == run.softmax) {
+      if (total)
+        block.awaitNextK(rotated.getInductionVar(), total);
       o = block.finishPv(previous, flight);
       o = RescaleOp::create(b, loc, o.getType(), o, block.map.lookup(run.softmax.getAlpha()));
     }
@@ -249,7 +281,7 @@ SmallVector<ReleaseOp> releasesOfQ(MutableArrayRef<Run> runs) {
   return releases;
 }
 
-void overlap(MutableArrayRef<Run> runs) {
+void overlap(MutableArrayRef<Run> runs, bool early) {
   scf::ForOp first = runs.front().loop, last = runs.back().loop;
   MutableArrayRef<Run> rest = runs;
   Location loc = first.getLoc();
@@ -267,12 +299,15 @@ void overlap(MutableArrayRef<Run> runs) {
   b.setInsertionPointToStart(branch.thenBlock());
   Carried carried = peel(b, runs.front());
   Value from = plus(b, loc, first.getLowerBound(), 1);
+  Value total = early ? last.getUpperBound() : Value();
+  if (early)
+    Writer(b, runs.front(), first.getLowerBound()).awaitNextK(first.getLowerBound(), total);
   if (first->hasAttr(atMostOneName)) { // the peeled block was all of it
     rest = rest.drop_front();
     from = {};
   }
   for (Run &run : rest) {
-    carried = rotate(b, run, from ? from : run.loop.getLowerBound(), carried);
+    carried = rotate(b, run, from ? from : run.loop.getLowerBound(), total, carried);
     from = {};
   }
   for (ReleaseOp release : releases)
@@ -315,7 +350,13 @@ struct OverlapSoftmax : flash::impl::FlashTileOverlapSoftmaxBase<OverlapSoftmax>
         why = chain(runs);
       if (why)
         return leaveAlone(kernel, "overlap", *why);
-      overlap(runs);
+      const bool early = plan.getFlag("early_wait") == true;
+      for (Run &run : runs)
+        if (early && !why)
+          why = whyNotEarly(run);
+      overlap(runs, early && !why);
+      if (why)
+        leaveAlone(kernel, "early_wait", *why);
     });
   }
 };

@@ -44,6 +44,8 @@ static void addTilePasses(OpPassManager &pm, const PipelineOptions &options, fla
   optional(options.splitRoles, createFlashTileSplitRoles());
   optional(options.exactCounts, createFlashTileExactCounts());
   optional(options.overlapSoftmax, createFlashTileOverlapSoftmax());
+  optional(options.holdQ, createFlashTileHoldQ());
+  optional(options.pingPong, createFlashTilePingPong());
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
   pm.addPass(createFlashTileAssign());

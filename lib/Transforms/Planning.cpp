@@ -24,6 +24,9 @@ schedule::PlanOverrides flash::overridesOf(PlanAttr plan) {
   if (auto name = plan.getText("split_by"))
     fixed.splitBy = schedule::parseSplitBy(*name);
   fixed.overlap = plan.getFlag("overlap");
+  fixed.qInRegisters = plan.getFlag("q_in_regs");
+  fixed.earlyWait = plan.getFlag("early_wait");
+  fixed.pingPong = plan.getFlag("ping_pong");
   fixed.packGqa = plan.getFlag("pack_gqa");
   fixed.splits = plan.getInt("splits");
   if (auto name = plan.getText("transfer"))

@@ -37,6 +37,11 @@ LogicalResult selectTile(AttentionOp op) {
   if (plan->splitBy != schedule::SplitBy::rows)
     attr = filled(attr, "split_by", builder.getStringAttr(schedule::splitByName(plan->splitBy)));
   attr = filled(attr, "overlap", builder.getBoolAttr(plan->overlap));
+  for (auto [field, on] : {std::pair{"q_in_regs", plan->qInRegisters},
+                           {"early_wait", plan->earlyWait},
+                           {"ping_pong", plan->pingPong}})
+    if (on) // off where left out
+      attr = filled(attr, field, builder.getBoolAttr(on));
   attr = filled(attr, "pack_gqa", builder.getBoolAttr(plan->packGqa), plan->reasons.packGqa);
   op.setPlanAttr(attr);
   op.setMaskAttr(MaskAttr::get(op.getContext(), plan->mask));

@@ -9,6 +9,9 @@ void flash_baton_acquire(int64_t, int64_t);
 void flash_baton_commit(int64_t, int64_t);
 void flash_baton_wait(int64_t, int64_t);
 bool flash_baton_release(int64_t, int64_t);
+void flash_baton_wait_again(int64_t, int64_t);
+void flash_baton_enter(int64_t, int64_t);
+void flash_baton_leave(int64_t, int64_t);
 }
 
 namespace {
@@ -64,6 +67,40 @@ TEST(Baton, RefusesGapsOverrunsAndLeftovers) {
   EXPECT_EQ(said([] { fill(0), fill(1); }, [] { read(0); }),
             "unmatched: slot 1 of ring k ends with 1 fills by 1 and 0 releases by 1");
   EXPECT_EQ(said([] { fill(-1); }, [] {}), "producer names ordinal -1 of ring k");
+}
+
+TEST(Baton, KeepsTheOrderOfTurns) {
+  auto turns = [](int64_t instance, int count) {
+    return [=] {
+      for (int i = 0; i < count; ++i)
+        flash_baton_enter(instance, 2), flash_baton_leave(instance, 2);
+    };
+  };
+  EXPECT_EQ(said(turns(0, 3), turns(1, 3)), "");
+  EXPECT_EQ(said(turns(0, 3), turns(1, 2)),
+            "unmatched: instance 1 took fewer turns than the one before it");
+  EXPECT_EQ(said(turns(0, 3), turns(1, 1)),
+            "deadlock: producer waits for its turn: instance 1 has not entered as often");
+}
+
+TEST(Baton, ATileIsAwaitedBeforeItIsAwaitedAgain) {
+  auto again = [](bool first) {
+    return [first] {
+      if (first)
+        flash_baton_wait(0, 0);
+      flash_baton_wait_again(0, 0);
+    };
+  };
+  EXPECT_EQ(said([] { fill(0); }, [&] { again(true)(), flash_baton_release(0, 0); }), "");
+  bool noticed = false;
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    Baton baton({{"k", 2, 1, 1}}, seed);
+    std::string sentence =
+        llvm::toString(baton.run({{"producer", [] { fill(0); }}, {"consumer", again(false)}}));
+    noticed |=
+        sentence == "early: consumer reads ordinal 0 of ring k without a wait, which is not filled";
+  }
+  EXPECT_TRUE(noticed);
 }
 
 TEST(Baton, CountsWritersAndReleases) {

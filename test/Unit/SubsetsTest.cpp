@@ -24,7 +24,9 @@ enum Pass : unsigned {
   splitRoles = 4,
   overlap = 8,
   exactCounts = 16,
-  all = 31
+  holdQ = 32,
+  pingPong = 64,
+  all = 127
 };
 
 struct Trial {
@@ -67,12 +69,15 @@ public:
     p.splits = of<int64_t>({1, 1, 3});
     p.sink &= p.splits == 1;
     auto number = [](int64_t n) { return std::to_string(n); };
-    std::string plan = "tile = [" + number(of<int64_t>({4, 8, 16})) + ", " +
-                       number(of<int64_t>({4, 8})) + "], stages = " + number(among(1, 3)) +
-                       ", consumers = " + number(of<int64_t>({1, 2, 2, 4})) + ", split_by = \"" +
-                       of<const char *>({"rows", "rows", "columns"}) +
-                       "\", registers = [24, 240], overlap = true, order = \"" +
-                       of<const char *>({"single", "static", "dynamic"}) + "\"";
+    std::string plan =
+        "tile = [" + number(of<int64_t>({4, 8, 16})) + ", " + number(of<int64_t>({4, 8})) +
+        "], stages = " + number(among(1, 3)) +
+        ", consumers = " + number(of<int64_t>({1, 2, 2, 4})) + ", split_by = \"" +
+        of<const char *>({"rows", "rows", "columns"}) +
+        "\", registers = [24, 240], overlap = true, q_in_regs = true, ping_pong = true, "
+        "early_wait = " +
+        of<const char *>({"true", "false"}) + ", order = \"" +
+        of<const char *>({"single", "static", "dynamic"}) + "\"";
     if (among(0, 1))
       plan += ", stealing = true";
     if (p.splits > 1)
@@ -101,6 +106,10 @@ llvm::Expected<Outputs> result(const Trial &trial, Inputs &inputs, unsigned pass
       pm.addPass(createFlashTileExactCounts());
     if (passes & overlap)
       pm.addPass(createFlashTileOverlapSoftmax());
+    if (passes & holdQ)
+      pm.addPass(createFlashTileHoldQ());
+    if (passes & pingPong)
+      pm.addPass(createFlashTilePingPong());
     pm.addPass(mlir::createCanonicalizerPass());
     pm.addPass(mlir::createCSEPass());
     pm.addPass(createConvertFlashTileToLoops({.clock = clock}));

@@ -42,10 +42,16 @@ public:
   /// programs end, with wrong numbers.
   llvm::Error run(std::vector<Program> programs);
 
-  enum class Need { nothing, freeSlot, fullSlot };
+  enum class Need { nothing, freeSlot, fullSlot, turn };
   /// Ends the current program's step: it goes on when ring `ring` has what it needs for `ordinal`.
   void pass(Need need, int64_t ring, int64_t ordinal);
   void commit(int64_t ring, int64_t ordinal);
+  /// The program says that it has waited for the ordinal before.
+  void waitAgain(int64_t ring, int64_t ordinal);
+  /// Instances 0, 1, ... of one role enter in that order, over and over; `pass`es until it is
+  /// `instance`'s turn.
+  void enter(int64_t instance);
+  void leave(int64_t instance, int64_t instances);
   /// True for the release that makes the slot free.
   bool release(int64_t ring, int64_t ordinal);
 
@@ -56,7 +62,7 @@ private:
   struct State {
     std::string name;
     Need need = Need::nothing;
-    int64_t ring = 0, ordinal = 0;
+    int64_t ring = 0, ordinal = 0; ///< or the instance that waits for its turn
     bool done = false;
     std::condition_variable turn;
   };
@@ -75,6 +81,7 @@ private:
   std::mt19937_64 random;
   std::mutex mutex;
   size_t holder = 0;
+  int64_t turn = 0; ///< the instance that enters next
   std::string error;
 };
 

@@ -57,7 +57,8 @@ struct Plan {
   int64_t consumers = 1;
   SplitBy splitBy = SplitBy::rows;
   int64_t producerRegisters = 0, consumerRegisters = 0; ///< a thread; 0: no register roles
-  bool pvFromRegisters = true, overlap = false, earlyWait = false;
+  bool pvFromRegisters = true, overlap = false;
+  bool qInRegisters = false, earlyWait = false, pingPong = false;
   bool packGqa = false;
   int64_t group = 1; ///< query heads that share a tile: 1 unless packed
   int64_t splits = 1;
@@ -76,7 +77,8 @@ struct PlanOverrides {
   std::optional<int64_t> tileM = {}, tileN = {}, stages = {}, consumers = {};
   std::optional<SplitBy> splitBy = {};
   std::optional<int64_t> producerRegisters = {}, consumerRegisters = {};
-  std::optional<bool> pvFromRegisters = {}, overlap = {}, earlyWait = {};
+  std::optional<bool> pvFromRegisters = {}, overlap = {};
+  std::optional<bool> qInRegisters = {}, earlyWait = {}, pingPong = {};
   std::optional<Transfer> transfer = {};
   std::optional<bool> packGqa = {};
   std::optional<int64_t> splits = {};

@@ -87,6 +87,9 @@ struct Tile {
   int64_t producerRegisters, consumerRegisters; ///< 0 on a machine without register roles
   bool pvFromRegisters, overlap;
   std::string_view reason;
+  bool qInRegisters = false; ///< Q is read once a tile, and its slot is free at once
+  bool earlyWait = false; ///< the next K is awaited before PV: keeps that wait behind the softmax
+  bool pingPong = false;  ///< consumers take turns on the tensor unit
 };
 
 /// Head sizes as tiles hold them: (padded D, padded Dv).
@@ -125,7 +128,7 @@ std::optional<RoleRegisters> roleRegistersOf(int64_t consumers);
 /// What a consumer thread needs for addresses, counters and row statistics.
 inline constexpr int64_t registersBesideFragments = 24;
 
-/// Registers a consumer thread holds across the loop: scores, output and, from registers, P.
+/// Registers a consumer thread holds across the loop: scores, output and, from registers, P and Q.
 int64_t fragmentRegisters(const Tile &tile, HeadTile head, ElementType element);
 int64_t threadsOf(const Tile &tile, const Machine &machine);
 

@@ -66,6 +66,7 @@ private:
   mlir::LogicalResult lower(mlir::scf::ForOp op);
   mlir::LogicalResult lower(mlir::scf::IfOp op);
   mlir::LogicalResult lower(tile::ForWorkOp op);
+  mlir::LogicalResult lower(tile::InTurnOp op);
   void lower(tile::BlockRangeOp op);
   Value newBuffer(int64_t rows, int64_t cols);
   Value bufferFor(Value result, ValueRange reusable);
@@ -83,6 +84,7 @@ private:
   void lower(tile::WaitOp op);
   void lower(tile::ReleaseOp op);
   void lower(tile::SliceOp op);
+  void lower(tile::ReadOp op);
   void lower(tile::LoadOp op);
   void lower(tile::StoreOp op);
   Value lengthOf(tile::ViewOp view);
@@ -127,10 +129,17 @@ private:
   void elementwise(Value buffer,
                    llvm::function_ref<Value(Value row, Value col, int64_t lanes)> body);
 
+  /// The block whose ops `op` belongs to: that of the in_turn around it, if there is one.
+  static mlir::Block *blockOf(mlir::Operation *op) {
+    auto turn = llvm::dyn_cast<tile::InTurnOp>(op->getParentOp());
+    return turn ? turn->getBlock() : op->getBlock();
+  }
+
   mlir::func::FuncOp kernel, target;
   const llvm::MapVector<Value, SharedRing> &rings;
   Clock clock;
   bool baton;
+  int64_t instance = 0, instances = 1; ///< of the role that is lowered
   mlir::ImplicitLocOpBuilder b;
   mlir::IRMapping map;
 

@@ -183,6 +183,8 @@ void Lowering::lower(SliceOp op) {
                                  op.getResult().getType().getShape(), tile.getStaticStride(0)));
 }
 
+void Lowering::lower(ReadOp op) { copy(at(op.getTile()), bufferFor(op.getResult(), {})); }
+
 /// The views that fill a ring anywhere in the kernel.
 static SmallVector<ViewOp> sourcesOf(RingOp ring) {
   SmallVector<ViewOp> sources;
@@ -219,10 +221,10 @@ void Lowering::lower(WaitOp op) {
   auto ring = op.getRing().getDefiningOp<RingOp>();
   Value ordinal = at(op.getIt()), slot = slotOf(ring, ordinal);
   if (baton)
-    callBaton("wait", ring, ordinal);
+    callBaton(op.getAgain() ? "wait_again" : "wait", ring, ordinal);
   Value tile = tileOf(ring, slot);
   map.map(op.getTile(), tile);
-  if (clock == Clock::eager)
+  if (clock == Clock::eager || op.getAgain())
     return;
   memref::GlobalOp pending = rings.lookup(ring.getRing()).pending;
   Value record = memref::GetGlobalOp::create(b, pending.getType(), pending.getSymName());

@@ -23,13 +23,13 @@ void Lowering::lower(MmaOp op) {
 }
 
 void Lowering::lower(MmaWaitOp op) {
-  auto mma = op.getFlight().getDefiningOp<MmaOp>();
+  MmaOp mma = mmaOf(op.getFlight());
   if (clock == Clock::late) {
     // All earlier ones of the block are done too; one from an outer block is computed here alone.
-    if (mma->getBlock() == op->getBlock()) {
+    if (blockOf(mma) == op->getBlock()) {
       while (!inFlight.empty() && llvm::is_contained(inFlight, mma)) {
-        auto *first = llvm::find_if(
-            inFlight, [&](MmaOp other) { return other->getBlock() == mma->getBlock(); });
+        auto *first =
+            llvm::find_if(inFlight, [&](MmaOp other) { return blockOf(other) == blockOf(mma); });
         multiply(*first);
         inFlight.erase(first);
       }

@@ -153,6 +153,8 @@ LogicalResult Lowering::run(RolesOp roles, unsigned role, int64_t instance) {
     }
     Block &body = roles.getBodies()[role].front();
     map.map(body.getArgument(0), index(instance));
+    this->instance = instance;
+    instances = cast<RoleAttr>(roles.getRoles()[role]).getInstances();
     if (failed(lower(body)))
       return failure();
   }
@@ -166,16 +168,16 @@ LogicalResult Lowering::lower(Block &block) {
   for (Operation &op : block.without_terminator())
     if (failed(lower(op)))
       return failure();
-  llvm::erase_if(inFlight, [&](MmaOp mma) { return mma->getBlock() == &block; });
+  llvm::erase_if(inFlight, [&](MmaOp mma) { return blockOf(mma) == &block; });
   return success();
 }
 
 LogicalResult Lowering::lower(Operation &op) {
   b.setLoc(op.getLoc());
   return TypeSwitch<Operation *, LogicalResult>(&op)
-      .Case<scf::ForOp, scf::IfOp, ForWorkOp, MapOp>([&](auto op) { return lower(op); })
-      .Case<BlockRangeOp, ViewOp, LengthOp, RingOp, FillOp, WaitOp, ReleaseOp, SliceOp, LoadOp,
-            StoreOp, MmaOp, MmaWaitOp, SplatOp, CastOp, MaskOp, SoftmaxStepOp, RescaleOp,
+      .Case<scf::ForOp, scf::IfOp, ForWorkOp, InTurnOp, MapOp>([&](auto op) { return lower(op); })
+      .Case<BlockRangeOp, ViewOp, LengthOp, RingOp, FillOp, WaitOp, ReleaseOp, SliceOp, ReadOp,
+            LoadOp, StoreOp, MmaOp, MmaWaitOp, SplatOp, CastOp, MaskOp, SoftmaxStepOp, RescaleOp,
             FinalizeOp>([&](auto op) {
         lower(op);
         return success();
@@ -331,6 +333,24 @@ LogicalResult Lowering::lower(ForWorkOp op) {
     next = follow(op, it);
   others->insert(others->begin(), {next, (toInt(it) + 1).get()});
   scf::YieldOp::create(b, *others);
+  return success();
+}
+
+/// The body where it stands; among several instances the baton keeps the order of turns.
+LogicalResult Lowering::lower(InTurnOp op) {
+  auto call = [&](StringRef verb) {
+    if (baton && instances > 1)
+      func::CallOp::create(b, ("flash_baton_" + verb).str(), TypeRange{},
+                           ValueRange{index(instance), index(instances)});
+  };
+  call("enter");
+  Block &body = op.getBody().front();
+  for (Operation &inner : body.without_terminator())
+    if (failed(lower(inner)))
+      return failure();
+  for (auto [result, value] : llvm::zip(op.getResults(), body.getTerminator()->getOperands()))
+    map.map(result, at(value));
+  call("leave");
   return success();
 }
 

@@ -84,7 +84,7 @@ static func::FuncOp declare(func::FuncOp kernel, const Twine &name) {
 static void declareBaton(ModuleOp module) {
   OpBuilder b = OpBuilder::atBlockBegin(module.getBody());
   Type index = b.getIndexType();
-  for (StringRef verb : {"acquire", "commit", "wait", "release"}) {
+  for (StringRef verb : {"acquire", "commit", "wait", "wait_again", "release", "enter", "leave"}) {
     std::string name = ("flash_baton_" + verb).str();
     if (module.lookupSymbol(name))
       continue;

@@ -74,9 +74,10 @@ LogicalResult Fragments::check() {
         op->emitError() << "expected rows in 16 a warp (" << kernel.warps
                         << " warps), columns in 8 and f32 or packed f16 or bf16, got " << type;
         ok = false;
-      } else if (isPacked && !isa<tile::CastOp, tile::MmaOp, tile::StoreOp>(op) &&
+      } else if (isPacked && !isa<tile::ReadOp, tile::CastOp, tile::MmaOp, tile::StoreOp>(op) &&
                  op->getDialect()->getNamespace() == tile::TileDialect::getDialectNamespace()) {
-        op->emitError() << "packed fragments are only cast, multiplied and stored, got " << type;
+        op->emitError() << "packed fragments are only read, cast, multiplied and stored, got "
+                        << type;
         ok = false;
       }
     };

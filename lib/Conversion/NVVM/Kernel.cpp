@@ -147,6 +147,9 @@ LogicalResult Kernel::check() {
     auto ring = dyn_cast<tile::RingOp>(op);
     if (ring && (!ring.getOffset() || !ring.getBarriers()))
       refuse(ring) << "ring needs offset and barriers; run flash-tile-assign first";
+    auto turn = dyn_cast<tile::InTurnOp>(op);
+    if (turn && turn->getParentOfType<tile::RolesOp>() && !turn.getBarriers())
+      refuse(turn) << "in_turn needs barriers; run flash-tile-assign first";
   });
   return success(ok);
 }

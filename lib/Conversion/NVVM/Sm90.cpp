@@ -55,7 +55,18 @@ public:
   Value isCopier(B &b) override;
 
   void fill(B &b, tile::FillOp op, tile::FillOp::Adaptor in) override;
+  void awaitTurn(B &b, Value id) override {
+    NVVM::BarrierOp::create(b, Type(), id, i32(b, 2 * kWarpsPerGroup * schedule::warpThreads),
+                            NVVM::BarrierReductionAttr(), Value());
+  }
+  void giveTurn(B &b, Value id) override {
+    NVVM::BarrierArriveOp::create(b, id, i32(b, 2 * kWarpsPerGroup * schedule::warpThreads));
+  }
   Value wait(B &b, tile::RingOp ring, Value it) override;
+  Value tileOf(B &b, tile::RingOp ring, Value it) override {
+    return address(b, ring, slotOf(b, ring, it));
+  }
+  Value read(B &b, tile::ReadOp op, Value tile) override;
   void release(B &b, tile::RingOp ring, Value it) override;
   void publish(B &b, tile::RingOp ring, Value it, Value ordinal) override;
   Value follow(B &b, tile::RingOp ring, Value it) override;
@@ -104,6 +115,8 @@ private:
     Value offset = arith::MulIOp::create(b, slot, i32(b, schedule::ordinalBytes));
     return kernel.shared(b, arith::AddIOp::create(b, offset, i32(b, *ring.getOffset())));
   }
+  /// The slot's address, in tile units.
+  Value address(B &b, tile::RingOp ring, const Slot &slot);
   /// Byte of the slot within shared memory.
   Value slotOffset(B &b, tile::RingOp ring, Value slot) {
     Value offset = arith::MulIOp::create(b, slot, i32(b, slotBytes(ring.getType())));
@@ -146,6 +159,11 @@ LogicalResult Sm90Emitter::check() {
       if (type.getShape()[1] > 1 &&
           (type.getElementType().getIntOrFloatBitWidth() != 16 || type.getShape()[1] % 32))
         refuse(op, "storing other than 16-bit elements in multiples of 32 columns");
+    } else if (auto read = dyn_cast<tile::ReadOp>(op)) {
+      ArrayRef<int64_t> shape = read.getTile().getType().getShape();
+      if (shape[0] != schedule::warpRows * kernel.warps || shape[1] % 16)
+        refuse(op, "reading a tile of " + Twine(shape[0]) + " rows and " + Twine(shape[1]) +
+                       " columns in " + Twine(kernel.warps) + " warps");
     } else if (auto mma = dyn_cast<tile::MmaOp>(op)) {
       tile::FlightType type = mma.getResult().getType();
       int64_t rows = type.getShape()[0], cols = type.getShape()[1];
@@ -271,6 +289,10 @@ Value Sm90Emitter::wait(B &b, tile::RingOp ring, Value it) {
     NVVM::FenceProxyOp::create(
         b, NVVM::ProxyKind::async_shared,
         NVVM::SharedSpaceAttr::get(b.getContext(), NVVM::SharedSpace::shared_cta));
+  return address(b, ring, slot);
+}
+
+Value Sm90Emitter::address(B &b, tile::RingOp ring, const Slot &slot) {
   // In units from the start: a multiplication less than shifting the byte offset.
   Value base = LLVM::PtrToIntOp::create(b, b.getI32Type(), kernel.shared(b, i32(b, 0)));
   base = arith::ShRUIOp::create(b, base, i32(b, 4));
@@ -302,6 +324,52 @@ Value Sm90Emitter::follow(B &b, tile::RingOp ring, Value it) {
   ordinal = broadcastLane0(b, ordinal);
   release(b, ring, it);
   return ordinal;
+}
+
+/// ldmatrix gives a lane the cells of an A operand (PTX ISA, "ldmatrix"): lane l names row l % 16
+/// of the warp and the columns from 8 * (l / 16) on, of each 16 x 16 block.
+Value Sm90Emitter::read(B &b, tile::ReadOp op, Value tile) {
+  ArrayRef<int64_t> shape = op.getTile().getType().getShape();
+  const int64_t rows = shape[0], rowsPerMatrix = 8, blockCols = 16,
+                chunks = blockCols / rowsPerMatrix, blocksPerPanel = panelCols / blockCols;
+  Value lane = laneId(b);
+  Value warp = arith::ShRUIOp::create(b, threadId(b), i32(b, 5));
+  if (kernel.warps * schedule::warpThreads != kernel.threads)
+    warp = arith::RemUIOp::create(b, warp, i32(b, kernel.warps));
+  Value row = arith::AndIOp::create(b, lane, i32(b, schedule::warpRows - 1));
+  row = arith::AddIOp::create(
+      b, row, arith::MulIOp::create(b, warp, i32(b, static_cast<int64_t>(schedule::warpRows))));
+  // The swizzle exchanges the 16-byte chunks of a row by the row's number within 8.
+  Value chunk = arith::XOrIOp::create(b, arith::ShRUIOp::create(b, lane, i32(b, 4)),
+                                      arith::AndIOp::create(b, lane, i32(b, rowsPerMatrix - 1)));
+  Value first = arith::AddIOp::create(
+      b, tile, arith::MulIOp::create(b, row, i32(b, panelRowBytes / kTileUnit)));
+  auto four =
+      LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(4, b.getI32Type()));
+  Value cells =
+      LLVM::PoisonOp::create(b, VectorType::get({shape[1] / blockCols * 4}, b.getI32Type()));
+  for (int64_t block = 0; block < shape[1] / blockCols; ++block) {
+    Value at = arith::XOrIOp::create(b, chunk, i32(b, block % blocksPerPanel * chunks));
+    at = arith::AddIOp::create(b, first, at);
+    at = arith::AddIOp::create(b, at,
+                               i32(b, block / blocksPerPanel * rows * panelRowBytes / kTileUnit));
+    at = arith::ShLIOp::create(b, at, i32(b, 4));
+    Value loaded =
+        LLVM::InlineAsmOp::create(
+            b, four, ValueRange{at},
+            "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {$0, $1, $2, $3}, [$4];",
+            "=r,=r,=r,=r,r,~{memory}",
+            /*has_side_effects=*/true, /*is_align_stack=*/false,
+            LLVM::tailcallkind::TailCallKind::None,
+            LLVM::AsmDialectAttr::get(b.getContext(), LLVM::AsmDialect::AD_ATT), ArrayAttr())
+            .getRes();
+    for (int64_t i = 0; i < 4; ++i)
+      cells = LLVM::InsertElementOp::create(b, cells, LLVM::ExtractValueOp::create(b, loaded, i),
+                                            i32(b, 4 * block + i));
+  }
+  // One lane releases the tile for all.
+  NVVM::SyncWarpOp::create(b, i32(b, -1));
+  return cells;
 }
 
 Value Sm90Emitter::slice(B &b, tile::SliceOp op, tile::SliceOp::Adaptor in) {

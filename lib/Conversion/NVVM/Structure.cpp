@@ -143,6 +143,60 @@ static void expandRoles(IRRewriter &rewriter, tile::RolesOp op, TileEmitter &emi
   rewriter.eraseOp(op);
 }
 
+static void inlineTurn(IRRewriter &rewriter, tile::InTurnOp turn) {
+  Operation *yield = turn.getBody().front().getTerminator();
+  SmallVector<Value> flights(yield->getOperands());
+  rewriter.eraseOp(yield);
+  rewriter.inlineBlockBefore(&turn.getBody().front(), turn);
+  rewriter.replaceOp(turn, flights);
+}
+
+/// The ring of barriers of a role: instance w waits at barrier `first` + w, and hands over to the
+/// next by arriving at its barrier. What the last arrives at the start lets instance 0 in; what
+/// instance 0 awaits at the end is the last turn given.
+static void expandTurns(IRRewriter &rewriter, Region &program, int64_t instances,
+                        ArrayRef<tile::InTurnOp> turns, TileEmitter &emitter) {
+  B b(program.getLoc(), rewriter);
+  Block &body = program.front();
+  b.setInsertionPointToStart(&body);
+  Value instance = toI32(b, body.getArgument(0)),
+        first = i32(b, static_cast<int64_t>(*tile::InTurnOp(turns.front()).getBarriers()));
+  auto is = [&](int64_t number) -> Value {
+    return arith::CmpIOp::create(b, arith::CmpIPredicate::eq, instance, i32(b, number));
+  };
+  Value own = arith::AddIOp::create(b, first, instance), isLast = is(instances - 1);
+  Value next = arith::SelectOp::create(b, isLast, first, arith::AddIOp::create(b, own, i32(b, 1)));
+  auto only = [&](Value condition, void (TileEmitter::*emit)(B &, Value)) {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(scf::IfOp::create(b, condition).thenBlock());
+    (emitter.*emit)(b, first);
+  };
+  only(isLast, &TileEmitter::giveTurn);
+  for (tile::InTurnOp turn : turns) {
+    b.setInsertionPoint(turn);
+    emitter.awaitTurn(b, own);
+    b.setInsertionPointAfter(turn);
+    emitter.giveTurn(b, next);
+    inlineTurn(rewriter, turn);
+  }
+  b.setInsertionPoint(body.getTerminator());
+  only(is(0), &TileEmitter::awaitTurn);
+}
+
+void expandTurns(Kernel &kernel, TileEmitter &emitter) {
+  IRRewriter rewriter(kernel.func.getContext());
+  kernel.func.walk([&](tile::RolesOp roles) {
+    for (auto [attr, program] : llvm::zip(roles.getRoles(), roles.getBodies())) {
+      SmallVector<tile::InTurnOp> turns;
+      program.walk([&](tile::InTurnOp turn) { turns.push_back(turn); });
+      int64_t instances = cast<tile::RoleAttr>(attr).getInstances();
+      if (!turns.empty() && instances > 1)
+        expandTurns(rewriter, program, instances, turns, emitter);
+    }
+  });
+  kernel.func.walk([&](tile::InTurnOp turn) { inlineTurn(rewriter, turn); }); // always its turn
+}
+
 LogicalResult expandStructure(Kernel &kernel, TileEmitter &emitter) {
   IRRewriter rewriter(kernel.func.getContext());
   // Innermost first: bodies move as they are.

@@ -33,6 +33,10 @@ public:
   virtual int64_t warpsPerGroup() const = 0;
   /// At the start of a role.
   virtual void enterRole(B &b, tile::RoleAttr role) = 0;
+  /// In every thread of an instance: blocks at named barrier `id` (i32) until the instance before
+  /// gives the turn there.
+  virtual void awaitTurn(B &b, mlir::Value id) = 0;
+  virtual void giveTurn(B &b, mlir::Value id) = 0;
   /// True in the threads of a block or a copying role that start copies.
   virtual mlir::Value isCopier(B &b) = 0;
 
@@ -44,6 +48,10 @@ public:
   /// Ordinals of work (i32) from one role to the others, through a ring of i32.
   virtual void publish(B &b, tile::RingOp ring, mlir::Value it, mlir::Value ordinal) = 0;
   virtual mlir::Value follow(B &b, tile::RingOp ring, mlir::Value it) = 0;
+  /// The `again`-awaited tile.
+  virtual mlir::Value tileOf(B &b, tile::RingOp ring, mlir::Value it) = 0;
+  /// The cells of `tile` in this thread; all threads of a warp have theirs when it is done.
+  virtual mlir::Value read(B &b, tile::ReadOp op, mlir::Value tile) = 0;
   virtual mlir::Value slice(B &b, tile::SliceOp op, tile::SliceOp::Adaptor in) = 0;
 
   // Products

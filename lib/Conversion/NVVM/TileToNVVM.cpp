@@ -109,7 +109,9 @@ void addPatterns(RewritePatternSet &patterns, const TypeConverter &types, Machin
     return {};
   });
   add(+[](Machine &m, B &b, tile::WaitOp op, tile::WaitOp::Adaptor in) -> Values {
-    return {m.emitter.wait(b, ringOf(op.getRing()), in.getIt())};
+    tile::RingOp ring = ringOf(op.getRing());
+    return {op.getAgain() ? m.emitter.tileOf(b, ring, in.getIt())
+                          : m.emitter.wait(b, ring, in.getIt())};
   });
   add(+[](Machine &m, B &b, tile::ReleaseOp op, tile::ReleaseOp::Adaptor in) -> Values {
     m.emitter.release(b, ringOf(op.getRing()), in.getIt());
@@ -117,6 +119,9 @@ void addPatterns(RewritePatternSet &patterns, const TypeConverter &types, Machin
   });
   add(+[](Machine &m, B &b, tile::SliceOp op, tile::SliceOp::Adaptor in) -> Values {
     return {m.emitter.slice(b, op, in)};
+  });
+  add(+[](Machine &m, B &b, tile::ReadOp op, tile::ReadOp::Adaptor in) -> Values {
+    return {m.emitter.read(b, op, in.getTile())};
   });
   // Products
   add(+[](Machine &m, B &b, tile::MmaOp op, tile::MmaOp::Adaptor in) -> Values {
@@ -193,6 +198,7 @@ private:
     std::unique_ptr<TileEmitter> emitter = makeSm90Emitter(*kernel);
     if (failed(emitter->check()) || failed(Fragments(*kernel).check()))
       return failure();
+    expandTurns(*kernel, *emitter);
     DenseMap<Operation *, unsigned> pending;
     func.walk([&](tile::MmaWaitOp wait) { pending[wait] = pendingAfter(wait); });
     if (failed(expandStructure(*kernel, *emitter)))

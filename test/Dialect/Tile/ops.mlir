@@ -84,6 +84,12 @@ func.func @moving(%m: !mem, %lse: memref<3x4x5xf32>, %b: index, %h: index, %row:
   // CHECK: flash_tile.slice %[[T]][%{{.*}}] : <4x64xbf16> -> <4x32xbf16>
   // GENERIC: "flash_tile.slice"
   %half = flash_tile.slice %t[%row] : !T -> !flash_tile.tile<4x32xbf16>
+  // CHECK: flash_tile.wait again %[[R]][%[[IT]]] : <2x4x64xbf16> -> <4x64xbf16>
+  // GENERIC: "flash_tile.wait"({{.*}}) <{again}>
+  %again = flash_tile.wait again %r[%it] : !R -> !T
+  // CHECK: flash_tile.read %[[T]] : <4x64xbf16> -> <4x64xbf16>
+  // GENERIC: "flash_tile.read"
+  %f = flash_tile.read %t : !T -> !flash_tile.frag<4x64xbf16>
   // CHECK: flash_tile.release %[[R]][%[[IT]]] : <2x4x64xbf16>
   // GENERIC: "flash_tile.release"
   flash_tile.release %r[%it] : !R
@@ -107,6 +113,18 @@ func.func @computing(%q: !T, %k: !T, %i: index, %scale: f32, %m: !C, %l: !C, %o:
   // CHECK: %[[S:.*]] = flash_tile.mma_wait %[[F]] : <4x4xf32> -> <4x4xf32>
   // GENERIC: "flash_tile.mma_wait"
   %s = flash_tile.mma_wait %f : !flash_tile.flight<4x4xf32> -> !S
+  // CHECK: %[[TURN:.*]] = flash_tile.in_turn attributes {barriers = 3 : i64} -> !flash_tile.flight<4x4xf32> {
+  // GENERIC: "flash_tile.in_turn"() <{barriers = 3 : i64}>
+  %turn = flash_tile.in_turn attributes {barriers = 3} -> !flash_tile.flight<4x4xf32> {
+    %inside = flash_tile.mma %q, %k trans : !T, !T -> !flash_tile.flight<4x4xf32>
+    flash_tile.yield %inside : !flash_tile.flight<4x4xf32>
+  }
+  // CHECK: flash_tile.mma_wait %[[TURN]] : <4x4xf32> -> <4x4xf32>
+  %st = flash_tile.mma_wait %turn : !flash_tile.flight<4x4xf32> -> !S
+  // CHECK: flash_tile.in_turn {
+  flash_tile.in_turn {
+    flash_tile.yield
+  }
   // CHECK: flash_tile.mask %[[S]] by <causal> at[%{{.*}}, %{{.*}}] lengths(%{{.*}}, %{{.*}}) {group = 8 : i64} : <4x4xf32>
   // GENERIC: "flash_tile.mask"
   %sm = flash_tile.mask %s by #flash.mask<causal> at[%i, %i] lengths(%i, %i) {group = 8} : !S
