@@ -18,14 +18,12 @@ import math
 import multiprocessing
 import os
 import pathlib
-import statistics
 import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "python"))
 
 TARGETS = pathlib.Path(__file__).with_name("targets.json")
-WARM_UP_MS, ROUNDS, ROUNDS_MS, FLUSH_BYTES = 200, (15, 40), 600, 256 << 20
 ALLOWED = 1.2e-2  # relative L2 distance of two 16-bit results
 LEAST = 0.98  # of the bar, for every row
 PEERS = {"cudnn": "cuDNN", "fa2": "FA-2", "flex": "Flex"}
@@ -132,41 +130,10 @@ def peer(name, p, q, k, v):
     return call
 
 
-def queue(call, flush, torch):
-    """Queues a flush and a call between two events."""
-    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    flush.zero_()
-    start.record()
-    call()
-    end.record()
-    return start, end
-
-
-def measure(calls, flush):
-    """Median milliseconds of each call, timed in turn. Nothing waits between them: the host must stay ahead of the GPU, or its
-    own time would count."""
-    import torch
-
-    once = []
-    for call in calls:
-        call()
-        events = [queue(call, flush, torch) for _ in range(3)]
-        torch.cuda.synchronize()
-        once.append(max(min(s.elapsed_time(e) for s, e in events), 1e-3))
-    for at in range(math.ceil(WARM_UP_MS / min(once))):
-        for call, ms in zip(calls, once):
-            if at * ms < WARM_UP_MS:
-                queue(call, flush, torch)
-    torch.cuda.synchronize()
-    rounds = min(max(round(ROUNDS_MS / sum(once)), ROUNDS[0]), ROUNDS[1])
-    events = [[queue(call, flush, torch) for call in calls] for _ in range(rounds)]
-    torch.cuda.synchronize()
-    return [statistics.median(s.elapsed_time(e) for s, e in each) for each in zip(*events)]
-
-
 def matrix_rate(flush):
     """TFLOP/s of an 8192^3 bf16 product (cuBLAS)."""
     import torch
+    from flash_mlir._timing import measure
 
     n = 8192
     a, b = (torch.randn(n, n, device="cuda", dtype=torch.bfloat16) for _ in range(2))
@@ -176,6 +143,7 @@ def matrix_rate(flush):
 def compare(p, peers, element, flush):
     """The row of a problem: milliseconds of each, the distance to a peer's result, and the ratio to the bar."""
     import torch
+    from flash_mlir._timing import measure
 
     q, k, v = inputs(torch, p, element)
     row = dict({key: p[key] for key in p if not key.endswith("_ms")}, name=name_of(p), element=element, flops=flops(p))
@@ -278,14 +246,14 @@ def time_rows(a, peers, tell):
     """Yields what is known of the machine, then the rows."""
     import torch  # before the pool forks; CUDA is first touched after it
 
-    import flash_mlir  # unpacks a bundle's library once
+    from flash_mlir._timing import flush_buffer  # unpacks a bundle's library once
 
     wanted = list(problems(a.suite.split(","), a.only, a.quick))
     start = time.time()
     with concurrent.futures.ProcessPoolExecutor(a.jobs, multiprocessing.get_context("fork")) as pool:
         refused = list(pool.map(prepare, wanted, [a.element] * len(wanted)))
     tell(f"kernels of {len(wanted)} problems ready in {time.time() - start:.0f} s with {a.jobs} processes")
-    flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
+    flush = flush_buffer()
     yield dict(gpu=torch.cuda.get_device_name(), torch=torch.__version__, cudnn=torch.backends.cudnn.version(), matrix_tflops=matrix_rate(flush))
     for p, sentence in zip(wanted, refused):
         if not sentence:

@@ -12,6 +12,8 @@
 #include "flash/Runtime/CpuProgram.h"
 #include "flash/Runtime/Ptx.h"
 #include "flash/Schedule/Explain.h"
+#include "flash/Schedule/Record.h"
+#include "mlir/AsmParser/AsmParser.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Parser/Parser.h"
@@ -46,6 +48,9 @@ cl::opt<Emit>
                     clEnumValN(Emit::cubin, "cubin", "machine code, by ptxas")));
 cl::opt<std::string> target("target", cl::desc("Machine of ops that name none: sm_90a or cpu"),
                             cl::init("sm_90a"), cl::cat(category));
+cl::opt<std::string> recordsFile("records",
+                                 cl::desc("Measured plans, for ops that have no plan of their own"),
+                                 cl::value_desc("file"), cl::cat(category));
 cl::opt<bool> explain("explain", cl::desc("Write the plan and why, instead of a kernel"),
                       cl::cat(category));
 cl::opt<bool> json("json", cl::desc("With --explain: JSON, one object an op"), cl::cat(category));
@@ -56,6 +61,7 @@ EXAMPLES:
   flash-compile f.mlir --emit=cubin -o f.cubin          a cubin; needs ptxas on PATH
   flash-compile f.mlir --target=cpu --emit=llvm         LLVM IR for the host
   flash-compile f.mlir --explain                        the plan and why
+  flash-compile f.mlir --explain --records=h200.json    the same with measured plans
   flash-compile f.mlir --explain --json | jq .tile      the same for programs
 )");
 
@@ -65,13 +71,48 @@ int complain(const llvm::Twine &sentence) {
   return EXIT_FAILURE;
 }
 
-/// The plan of every attention in the module, one after the other.
-FailureOr<std::string> explanationOf(ModuleOp module) {
+/// Gives ops without a plan what a record advises; what does not fit is left out with a warning.
+void takeAdvice(flash::AttentionOp op, ArrayRef<flash::schedule::Record> records) {
+  const flash::schedule::Problem problem = flash::problemOf(op, op.getTarget()->target());
+  const auto *record = flash::schedule::recordOf(problem, /*gpu=*/"", records);
+  if (op.getPlan() || !record)
+    return;
+  auto but = [&] { return op.emitWarning("the record for " + record->gpu + " is left out: "); };
+  auto plan = dyn_cast_or_null<flash::PlanAttr>(parseAttribute(record->plan, op.getContext()));
+  if (!plan) {
+    but() << "expected a plan, it has '" << record->plan << "'";
+    return;
+  }
+  auto planned = flash::schedule::makePlan(problem, flash::overridesOf(plan));
+  if (auto *refusal = std::get_if<flash::schedule::Refusal>(&planned)) {
+    but() << refusal->sentence;
+    return;
+  }
+  op.setPlanAttr(plan.because("record for " + record->gpu + ": " + record->why));
+}
+
+/// Names the target of ops that name none, and asks the records.
+LogicalResult prepare(ModuleOp module) {
+  std::vector<flash::schedule::Record> records;
+  if (!recordsFile.empty()) {
+    auto read = flash::schedule::readRecords(recordsFile);
+    if (auto *sentence = std::get_if<std::string>(&read))
+      return module.emitError(*sentence);
+    records = std::move(std::get<std::vector<flash::schedule::Record>>(read));
+  }
   auto fallback = flash::TargetAttr::get(module.getContext(), target);
-  std::string text;
-  WalkResult result = module.walk([&](flash::AttentionOp op) -> WalkResult {
+  module.walk([&](flash::AttentionOp op) {
     if (!op.getTarget())
       op.setTargetAttr(fallback);
+    takeAdvice(op, records);
+  });
+  return success();
+}
+
+/// The plan of every attention in the module, one after the other.
+FailureOr<std::string> explanationOf(ModuleOp module) {
+  std::string text;
+  WalkResult result = module.walk([&](flash::AttentionOp op) -> WalkResult {
     FailureOr<flash::schedule::Plan> plan = flash::planOf(op);
     if (failed(plan))
       return failure();
@@ -132,10 +173,10 @@ FailureOr<std::string> kernelOf(ModuleOp module) {
     if (assembler.path.empty())
       return module.emitError("expected ptxas on PATH or in /usr/local/cuda/bin, there is none; "
                               "use --emit=ptx");
-    flash::Or<std::string> cubin = flash::assemble(assembler, *ptx, target);
-    if (auto *refusal = std::get_if<flash::Failure>(&cubin))
+    flash::Or<flash::Assembled> made = flash::assemble(assembler, *ptx, target);
+    if (auto *refusal = std::get_if<flash::Failure>(&made))
       return module.emitError(refusal->sentence);
-    return std::get<std::string>(std::move(cubin));
+    return std::get<flash::Assembled>(std::move(made)).cubin;
   }
   }
 }
@@ -169,7 +210,7 @@ int main(int argc, char **argv) {
   context.printOpOnDiagnostic(false); // the place in the input says it better
   SourceMgrDiagnosticHandler diagnostics(sources, &context);
   OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(sources, &context);
-  if (!module)
+  if (!module || failed(prepare(*module)))
     return EXIT_FAILURE;
   FailureOr<std::string> text = explain ? explanationOf(*module) : kernelOf(*module);
   if (failed(text))

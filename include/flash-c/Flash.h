@@ -21,6 +21,8 @@
  *                for (tma refuses tensors that repeat themselves, with a stride of 0)
  *   plan         fields fixed by hand: "#flash.plan<tile = [128, 128], stages = 2>"
  *   passes       optional passes switched off: {"skip_blocks": false, "pipeline_loads": false, ...}
+ *   records      files of measured plans (flash/Schedule/Record.h), the first match counts, a plan by hand
+ *                outdoes them;  gpu: whose records count, as the driver names it; left out: anyone's
  *
  * Every function is thread safe, throws nothing, prints nothing and never aborts on bad input. Each
  * that can fail returns a status and takes a last argument `text` that receives the result, or on
@@ -103,7 +105,8 @@ FLASH_API FlashStatus flash_ptxas(const char *path, FlashBytes *text);
 FLASH_API FlashStatus flash_assemble(FlashProgram *program, FlashBytes *text);
 
 /** A part of a program: "mlir" (the op it was made of), "plan", "metadata" (JSON: kernels, threads,
-    shared bytes, parameters), "ptx", "cubin", or "blob" (what flash_program_load takes). Empty where
+    shared bytes, parameters), "ptx", "cubin", "report" (what the assembler said), or "blob" (what
+    flash_program_load takes). Empty where
     the program has no such part. */
 FLASH_API FlashStatus flash_program_text(const FlashProgram *program, const char *part, FlashBytes *text);
 

@@ -99,6 +99,8 @@ def Flash_PlanAttr : Flash_Attr<"Plan", "plan", "how the op is done: the planner
     ::std::optional<int64_t> getInt(::llvm::StringRef field, unsigned index) const;
     /// This plan with `field` set, and with the reason for it if there is one.
     PlanAttr with(::llvm::StringRef field, ::mlir::Attribute value, ::llvm::StringRef why = {}) const;
+    /// This plan with `why` as the reason of every field that has none.
+    PlanAttr because(::llvm::StringRef why) const;
   }];
 }
 

@@ -268,6 +268,15 @@ PlanAttr PlanAttr::with(StringRef field, Attribute value, StringRef why) const {
   return get(getContext(), fields.getDictionary(getContext()));
 }
 
+PlanAttr PlanAttr::because(StringRef why) const {
+  PlanAttr all = *this;
+  auto given = getFields().getAs<DictionaryAttr>("why");
+  for (NamedAttribute field : getFields())
+    if (field.getName() != "why" && !(given && given.contains(field.getName())))
+      all = all.with(field.getName(), field.getValue(), why);
+  return all;
+}
+
 Attribute PlanAttr::parse(AsmParser &parser, Type) {
   NamedAttrList fields;
   SMLoc loc = parser.getCurrentLocation();

@@ -1,6 +1,7 @@
 //===- Assembler.cpp - ptxas as a process ---------------------------------===//
 #include "flash/Runtime/Assembler.h"
 
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Program.h"
@@ -104,8 +105,17 @@ Outcome flash::useAssembler(const std::string &path) {
   return {};
 }
 
-Or<std::string> flash::assemble(const Assembler &assembler, const std::string &ptx,
-                                const std::string &arch) {
+/// What ptxas says, without what differs from run to run.
+static std::string withoutTimes(StringRef said) {
+  std::string lines;
+  for (StringRef line : llvm::split(said, '\n'))
+    if (!line.empty() && !line.contains("Compile time"))
+      lines += line.str() + '\n';
+  return lines;
+}
+
+Or<Assembled> flash::assemble(const Assembler &assembler, const std::string &ptx,
+                              const std::string &arch) {
   Scratch scratch;
   std::string source = scratch.make("ptx"), cubin = scratch.make("cubin");
   std::ofstream out(source, std::ios::binary);
@@ -114,8 +124,8 @@ Or<std::string> flash::assemble(const Assembler &assembler, const std::string &p
   if (source.empty() || cubin.empty() || !out)
     return internal("no temporary file could be written; set TMPDIR to a folder with room");
   std::string target = "-arch=" + arch;
-  Or<std::string> said = run(assembler.path, {target, "-o", cubin, source}, scratch);
+  Or<std::string> said = run(assembler.path, {"-v", target, "-o", cubin, source}, scratch);
   if (auto *failure = std::get_if<Failure>(&said))
     return *failure;
-  return contents(cubin);
+  return Assembled{contents(cubin), withoutTimes(std::get<std::string>(said))};
 }

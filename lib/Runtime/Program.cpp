@@ -320,11 +320,12 @@ Outcome Program::assemble() {
   Assembler assembler = findAssembler();
   if (!onGpu() || assembler.path.empty() || !cubin.empty())
     return {};
-  Or<std::string> made =
+  Or<Assembled> made =
       flash::assemble(assembler, ptx, std::string(schedule::targetName(request.problem.target)));
   if (auto *failure = std::get_if<Failure>(&made))
     return *failure;
-  cubin = std::get<std::string>(made);
+  cubin = std::move(std::get<Assembled>(made).cubin);
+  report = std::move(std::get<Assembled>(made).report);
   loadImage();
   return {};
 }
@@ -344,8 +345,10 @@ Or<std::string> Program::part(const std::string &name) const {
     return ptx;
   if (name == "cubin")
     return cubin;
+  if (name == "report")
+    return report;
   return invalid("a program has no part '" + name +
-                 "'; expected mlir, plan, metadata, ptx, cubin or blob");
+                 "'; expected mlir, plan, metadata, ptx, cubin, report or blob");
 }
 
 // A blob is a line of JSON that says which build made it, how long each section is and what they
@@ -367,7 +370,7 @@ std::string Program::blob() const {
   json::Array sizes;
   std::string sections;
   for (const std::string *section :
-       {&request.text, &metadata, &ptx, &cubin, &code.description, &code.object}) {
+       {&request.text, &metadata, &ptx, &cubin, &report, &code.description, &code.object}) {
     sizes.push_back(int64_t(section->size()));
     sections += *section;
   }
@@ -384,7 +387,7 @@ Or<std::unique_ptr<Program>> Program::load(const std::string &blob) {
   }
   const json::Object *object = parsed->getAsObject();
   const json::Array *sizes = object ? object->getArray("sizes") : nullptr;
-  std::string sections[6];
+  std::string sections[7];
   if (!sizes || sizes->size() != std::size(sections) || header != blobHeader(*sizes, rest))
     return broken;
   for (auto [section, size] : llvm::zip(sections, *sizes)) {
@@ -400,7 +403,8 @@ Or<std::unique_ptr<Program>> Program::load(const std::string &blob) {
   program->metadata = sections[1];
   program->ptx = sections[2];
   program->cubin = sections[3];
-  if (program->onGpu() ? program->readMetadata() : program->loadForCpu({sections[4], sections[5]}))
+  program->report = sections[4];
+  if (program->onGpu() ? program->readMetadata() : program->loadForCpu({sections[5], sections[6]}))
     return broken;
   return program;
 }

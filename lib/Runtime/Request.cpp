@@ -2,10 +2,12 @@
 #include "flash/Runtime/Request.h"
 
 #include "flash/Planning.h"
+#include "flash/Schedule/Record.h"
 #include "mlir/AsmParser/AsmParser.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/MLIRContext.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -129,6 +131,20 @@ void readWindow(Reader &reader, schedule::MaskRequest &mask) {
   mask.right = *side(1);
 }
 
+std::vector<std::string> readRecordFiles(Reader &reader) {
+  std::vector<std::string> files;
+  const json::Value *value = reader.take("records");
+  const json::Array *all = value ? value->getAsArray() : nullptr;
+  if (value && !all)
+    reader.wrong("records", "an array of files", *value);
+  for (size_t i = 0; all && i < all->size(); ++i)
+    if (auto path = (*all)[i].getAsString())
+      files.push_back(path->str());
+    else
+      reader.wrong("records", "an array of files", *value);
+  return files;
+}
+
 //===----------------------------------------------------------------------===//
 // Plans by hand
 //===----------------------------------------------------------------------===//
@@ -190,6 +206,40 @@ std::string decidedText(const schedule::Plan &plan) {
 
 } // namespace
 
+/// The first record of the problem in the files.
+static Or<std::optional<schedule::Record>> recordIn(const std::vector<std::string> &files,
+                                                    const schedule::Problem &problem,
+                                                    const std::string &gpu) {
+  for (const std::string &file : files) {
+    auto read = schedule::readRecords(file);
+    if (auto *sentence = std::get_if<std::string>(&read))
+      return invalid(*sentence);
+    const auto &records = std::get<std::vector<schedule::Record>>(read);
+    if (const schedule::Record *record = schedule::recordOf(problem, gpu, records))
+      return std::optional(*record);
+  }
+  return std::optional<schedule::Record>();
+}
+
+/// Puts what a record advises into `plan` and `overrides`, or says why that does not fit and leaves
+/// `overrides` alone.
+static std::string whyNotAdvice(const schedule::Record &record, const schedule::Problem &problem,
+                                std::optional<schedule::Transfer> transfer, HandPlan &plan,
+                                schedule::PlanOverrides &overrides) {
+  const std::string but = "; the record for " + record.gpu + " is left out: ";
+  if (Outcome failure = plan.parse(record.plan))
+    return but + failure->sentence;
+  schedule::PlanOverrides advised = plan.overrides();
+  if (!advised.transfer)
+    advised.transfer = transfer;
+  advised.why = "record for " + record.gpu + ": " + record.why;
+  auto planned = schedule::makePlan(problem, advised);
+  if (auto *refusal = std::get_if<schedule::Refusal>(&planned))
+    return but + refusal->sentence;
+  overrides = std::move(advised);
+  return {};
+}
+
 /// Parsers recurse; what is nested deeper than any problem is must not reach them.
 static bool isTooDeep(StringRef text) {
   constexpr int deepest = 64;
@@ -242,6 +292,9 @@ Or<Request> flash::readRequest(const std::string &text) {
   if (reader.take("transfer"))
     reader.readName("transfer", transfer, schedule::parseTransfer, "tma or gather");
   reader.read("plan", r.byHand);
+  std::string gpu;
+  reader.read("gpu", gpu);
+  const std::vector<std::string> files = readRecordFiles(reader);
   readPasses(reader, r.passes);
   reader.finish();
   if (reader.whyNot)
@@ -258,11 +311,32 @@ Or<Request> flash::readRequest(const std::string &text) {
   }
   if (!overrides.transfer)
     overrides.transfer = transfer;
+  std::string leftOut;
+  if (!hand) {
+    auto found = recordIn(files, p, gpu);
+    if (auto *failure = std::get_if<Failure>(&found))
+      return *failure;
+    if (auto &record = std::get<std::optional<schedule::Record>>(found)) {
+      leftOut = whyNotAdvice(*record, p, transfer, hand.emplace(), overrides);
+      if (leftOut.empty())
+        r.byHand = record->plan;
+      else
+        hand.reset();
+    }
+    // What is kept of the request must not change with the files.
+    json::Object settled(*object);
+    settled.erase("records");
+    settled.erase("gpu");
+    if (!r.byHand.empty())
+      settled["plan"] = r.byHand;
+    r.text = llvm::formatv("{0}", json::Value(std::move(settled)));
+  }
   auto planned = schedule::makePlan(p, overrides);
   if (auto *refusal = std::get_if<schedule::Refusal>(&planned))
     return refusal->kind == schedule::Refusal::invalid ? invalid(refusal->sentence)
                                                        : notBuilt(refusal->sentence);
   r.plan = std::get<schedule::Plan>(planned);
+  r.plan.reasons.tile += leftOut;
   r.planText = decidedText(r.plan);
   if (hand)
     r.planText = hand->completed(r.planText);

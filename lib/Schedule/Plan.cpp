@@ -94,7 +94,7 @@ static void chooseTile(Plan &plan, const Problem &problem, const TileRow &row,
   const bool kept = !overrides.tileM && !overrides.tileN && !overrides.stages &&
                     !overrides.consumers && !overrides.splitBy;
   plan.reasons.tile =
-      kept ? "row " + std::string(row.name) + ": " + std::string(tile.reason) : byHand;
+      kept ? "row " + std::string(row.name) + ": " + std::string(tile.reason) : overrides.why;
 }
 
 static std::optional<Refusal> choosePacking(Plan &plan, const Problem &problem,
@@ -185,7 +185,7 @@ static void chooseOrder(Plan &plan, const Problem &problem, const PlanOverrides 
                                : "tiles differ: the longest first";
   if (overrides.order) {
     plan.order = *overrides.order;
-    plan.reasons.order = byHand;
+    plan.reasons.order = overrides.why;
   }
   plan.persistent = overrides.persistent.value_or(plan.order != WorkOrder::single);
   plan.l2Section = overrides.l2Section.value_or(0);

@@ -34,6 +34,9 @@ schedule::PlanOverrides flash::overridesOf(PlanAttr plan) {
   if (auto name = plan.getText("order"))
     fixed.order = schedule::parseOrder(*name);
   fixed.stealing = plan.getFlag("stealing");
+  if (auto reasons = plan.getFields().getAs<DictionaryAttr>("why"))
+    if (auto why = reasons.getAs<StringAttr>("tile"))
+      fixed.why = why.str();
   return fixed;
 }
 

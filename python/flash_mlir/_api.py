@@ -9,8 +9,8 @@ import json
 import math
 import os
 
-from . import _cache, _check
-from ._arrays import Array, capability, empty, pointer, signature, stream
+from . import _cache, _check, _records
+from ._arrays import Array, capability, empty, gpu_name, pointer, signature, stream
 from ._library import MAX_RANK, Program, Scalars, Tensor, library
 from ._library import call as _call
 
@@ -97,8 +97,12 @@ def _problem(options, target, q, k, v, sink, batch):
         problem["len_k"] = k.shape[1]
     if target == "cpu":
         problem["sms"] = workers()
-    elif any(_repeats(a) for a in (q, k, v)):
-        problem["transfer"] = "gather"
+    else:
+        problem["records"] = _records.files()
+        if isinstance(q, Array) and q.device == "cuda":
+            problem["gpu"] = gpu_name(q.index)
+        if any(_repeats(a) for a in (q, k, v)):
+            problem["transfer"] = "gather"
     return json.dumps(problem)
 
 

@@ -74,6 +74,10 @@ def capability(x):
     return sys.modules["torch"].cuda.get_device_capability(x.device)
 
 
+def gpu_name(index):
+    return sys.modules["torch"].cuda.get_device_name(index)
+
+
 def values(x):
     """The elements of a small integer array as a list; looks at the device if it lives there."""
     return x.tolist()

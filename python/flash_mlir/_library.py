@@ -184,7 +184,7 @@ class Program:
         return cls(handle)
 
     def part(self, what):
-        """Bytes of a part: "mlir", "plan", "ptx", "cubin", "metadata" or "blob"; empty where there is none."""
+        """Bytes of a part: "mlir", "plan", "ptx", "cubin", "report" (what the assembler said), "metadata" or "blob"; empty where there is none."""
         return call("flash_program_text", self.handle, what.encode())
 
     def text(self, what):

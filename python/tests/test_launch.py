@@ -304,7 +304,8 @@ def torch(monkeypatch, fake):
         strided="strided",
         float32=F32,
         empty=lambda shape, dtype, device: LooksLikeTensor(shape, dtype, device, data=O),
-        cuda=types.SimpleNamespace(current_stream=lambda device: types.SimpleNamespace(cuda_stream=0x77), get_device_capability=lambda device: (9, 0)),
+        cuda=types.SimpleNamespace(current_stream=lambda device: types.SimpleNamespace(cuda_stream=0x77), get_device_capability=lambda device: (9, 0),
+                                   get_device_name=lambda device: "NVIDIA H200"),
     )
     monkeypatch.setitem(sys.modules, "torch", module)
     monkeypatch.setattr(flash_mlir._api, "_calls", {})

@@ -17,9 +17,13 @@ Assembler findAssembler();
 /// Takes `path` from now on; a failure if it does not answer as ptxas does.
 Outcome useAssembler(const std::string &path);
 
-/// The cubin of `ptx`; `arch` as in "sm_90a".
-Or<std::string> assemble(const Assembler &assembler, const std::string &ptx,
-                         const std::string &arch);
+struct Assembled {
+  std::string cubin;
+  std::string report; ///< what ptxas -v says: registers, spills, what costs performance
+};
+
+/// `ptx` assembled; `arch` as in "sm_90a".
+Or<Assembled> assemble(const Assembler &assembler, const std::string &ptx, const std::string &arch);
 
 } // namespace flash
 

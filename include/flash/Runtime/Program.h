@@ -26,7 +26,7 @@ public:
   /// Turns PTX into a cubin if there is an assembler.
   Outcome assemble();
 
-  /// "mlir", "plan", "metadata", "ptx" or "cubin"; empty where there is none.
+  /// "mlir", "plan", "metadata", "ptx", "cubin" or "report"; empty where there is none.
   Or<std::string> part(const std::string &name) const;
 
   /// Runs on the CPU, and returns when done.
@@ -46,7 +46,7 @@ private:
   Or<schedule::Problem> sized(const Operands &operands) const;
 
   Request request;
-  std::string mlir, metadata, ptx, cubin;
+  std::string mlir, metadata, ptx, cubin, report;
   std::vector<cuda::Kernel> kernels;
   std::unique_ptr<cuda::Loaded> loaded;
   std::unique_ptr<CpuProgram> cpu;

@@ -15,9 +15,9 @@
 namespace flash {
 
 struct Request {
-  std::string text; ///< as it was asked
+  std::string text; ///< as it was asked; what records advised stands in it as a plan
   schedule::Problem problem;
-  std::string byHand;                 ///< "#flash.plan<...>", or empty
+  std::string byHand;                 ///< "#flash.plan<...>" of a hand or a record, or empty
   std::map<std::string, bool> passes; ///< optional passes by name
   schedule::Plan plan;
   std::string

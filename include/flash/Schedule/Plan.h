@@ -72,7 +72,7 @@ struct Plan {
   Reasons reasons;
 };
 
-/// What a caller fixed by hand.
+/// What a caller fixed by hand, or a record advises.
 struct PlanOverrides {
   std::optional<int64_t> tileM = {}, tileN = {}, stages = {}, consumers = {};
   std::optional<SplitBy> splitBy = {};
@@ -85,6 +85,7 @@ struct PlanOverrides {
   std::optional<WorkOrder> order = {};
   std::optional<int64_t> l2Section = {};
   std::optional<bool> persistent = {}, stealing = {};
+  std::string why = "set by hand";
 };
 
 /// Why there is no plan. `notBuilt` is right input for which this build has no kernel.

@@ -1,0 +1,409 @@
+"""Searches the best plans on the present GPU and writes them as records, which the planner prefers from then on.
+
+    python3 -m flash_mlir.tune                                        head sizes 64, 128 and 256, dense and causal
+    python3 -m flash_mlir.tune --heads 128 --lengths 4096 --masks causal,256
+    python3 -m flash_mlir.tune --seconds 240 --log tune.jsonl         stops in time; the same again goes on from there
+
+For every combination of --heads, --masks and --lengths (batch x length = --tokens, heads x head size = --width), starts from the
+plan in use and walks: all plans that differ in one axis of AXES are compiled by a pool of processes, those that the planner refuses,
+that spill or that ptxas calls slow are dropped, the others are checked against float64 and timed in turn, and the fastest is the next
+to start from. The winner is timed against the plan in use (A B A B) and becomes a record if it is faster by MARGIN. Records go to --out
+(default: the user's folder, where the planner finds them), every measurement to --log.
+"""
+import argparse
+import concurrent.futures
+import functools
+import itertools
+import json
+import math
+import multiprocessing
+import os
+import pathlib
+import re
+import sys
+import time
+
+from . import _api, _cache, _check, _records
+
+# field of a plan: its values. Consumers and registers follow the tile. Fields that this build does not know are skipped.
+AXES = {
+    "tile": list(itertools.product((64, 128, 192, 256), range(32, 257, 16))),
+    "stages": [1, 2, 3, 4],
+    "overlap": [False, True],
+    "defer_max": [False, True],
+    "q_in_regs": [False, True],
+    "ping_pong": [False, True],
+    "early_wait": [False, True],
+    "exact_counts": [False, True],
+    "stealing": [False, True],
+    "order": ["static", "dynamic"],
+}
+MARGIN = 1.005  # a gain below this is noise
+SWEEPS = 4
+ALLOWED = 1.2e-2  # relative L2 distance from float64, and from the plan in use
+SAMPLED_ROWS = 96
+
+
+# ---- problems and plans ---------------------------------------------------------------------------------------------------------
+
+
+def problems(heads, masks, lengths, tokens, width, element):
+    """The problems, those that share kernels one after the other."""
+    for size, mask, length in itertools.product(heads, masks, lengths):
+        d, _, dv = size.partition("x")
+        left = int(mask) if mask.isdigit() else -1
+        if left < length:
+            yield dict(b=max(tokens // length, 1), h=max(width // int(d), 1), s=length, d=int(d), dv=int(dv or d), element=element, causal=mask != "dense", left=left)
+
+
+def name_of(p):
+    mask = f"window {p['left']}" if p["left"] >= 0 else "causal" if p["causal"] else "dense"
+    return f"d{p['d']}" + (f"x{p['dv']}" if p["dv"] != p["d"] else "") + f" {mask} {p['b']}x{p['s']} {p['element']}"
+
+
+def shapes(p):
+    return tuple((p["b"], p["s"], p["h"], d) for d in (p["d"], p["d"], p["dv"]))
+
+
+def options(p):
+    return dict(causal=p["causal"], window=(p["left"], -1))
+
+
+def written(fields):
+    """A plan as text; fields in the order of AXES, so that equal plans have equal texts."""
+    def value(x):
+        return f'"{x}"' if isinstance(x, str) else str(list(x) if isinstance(x, (list, tuple)) else x).lower()
+
+    return "#flash.plan<" + ", ".join(f"{field} = {value(fields[field])}" for field in AXES if field in fields) + ">"
+
+
+def read(plan):
+    """The fields of a plan's text that AXES has."""
+    fields = {field: json.loads(value) for field, value in re.findall(r'(\w+) = (\[[^\]]*\]|"[^"]*"|[^,>]+)', plan)}
+    return {field: tuple(value) if isinstance(value, list) else value for field, value in fields.items() if field in AXES}
+
+
+@functools.cache
+def axes():
+    """AXES without the fields that this build's plans do not have."""
+    def known(field, value):
+        try:
+            _api.explain((1, 1, 1, 128), (1, 1, 1, 128), (1, 1, 1, 128), plan=written({field: value}))
+        except (ValueError, NotImplementedError) as e:
+            return f"no field '{field}'" not in str(e)
+        return True
+
+    return {field: values for field, values in AXES.items() if known(field, values[0])}
+
+
+def in_use(p):
+    """The fields of the plan that the planner picks, and what ptxas says of its kernel."""
+    plan = _api.explain(*shapes(p), element=p["element"], target="sm_90a", json=True, **options(p))
+    program = _api.compile(*shapes(p), element=p["element"], target="sm_90a", **options(p))
+    known = {**plan["tile"], **plan["order"], "order": plan["order"]["name"], **read(program.text("plan")), "tile": (plan["tile"]["m"], plan["tile"]["n"])}
+    return {field: known[field] for field in axes() if field in known}, program.text("report")
+
+
+def neighbours(fields, axes):
+    """Every plan that differs from `fields` in one axis."""
+    for field, values in axes.items():
+        for value in values:
+            if fields.get(field) != value:
+                yield {**fields, field: value}
+
+
+def complaint(report, allowed_spill=0):
+    """Why a kernel with that report of ptxas is not worth running, or nothing."""
+    if "Potential Performance Loss" in report:
+        return next(line.strip() for line in report.splitlines() if "Potential Performance Loss" in line)
+    spilled = spilled_bytes(report)
+    return f"spills {spilled} bytes" if spilled > allowed_spill else None
+
+
+def spilled_bytes(report):
+    return sum(map(int, re.findall(r"(\d+) bytes spill stores", report)))
+
+
+def prepare(p, plan, allowed_spill):
+    """Compiles a candidate into the disk cache; the sentence if it is out."""
+    try:
+        program = _api.compile(*shapes(p), element=p["element"], plan=plan, target="sm_90a", **options(p))
+    except (ValueError, NotImplementedError, RuntimeError) as e:
+        return str(e).splitlines()[0]
+    return complaint(program.text("report"), allowed_spill)
+
+
+# ---- measuring ------------------------------------------------------------------------------------------------------------------
+
+
+class Bench:
+    """One problem on the GPU: checks and times plans."""
+
+    def __init__(self, p, flush):
+        import torch
+
+        self.torch, self.p, self.flush = torch, p, flush
+        torch.manual_seed(0)
+        dtype = {"bf16": torch.bfloat16, "f16": torch.float16}[p["element"]]
+        self.q, self.k, self.v = (torch.randn(shape, device="cuda", dtype=dtype) for shape in shapes(p))
+        self.out = torch.empty(*self.q.shape[:3], p["dv"], device="cuda", dtype=dtype)
+        self.lse = torch.empty(p["b"], p["h"], p["s"], device="cuda", dtype=torch.float32)
+        step = max(p["s"] // SAMPLED_ROWS, 1)
+        self.rows = torch.arange(p["s"] - 1, -1, -step, device="cuda")  # the last row sees the most
+        self.want = self.in_float64()
+        self.base = None
+
+    def in_float64(self):
+        """The sampled rows of the first batch entry's first four heads."""
+        torch, p = self.torch, self.p
+        q, k, v = (x[0, :, :4].transpose(0, 1).double() for x in (self.q, self.k, self.v))
+        s = q[:, self.rows] @ k.transpose(1, 2) * p["d"] ** -0.5
+        if p["causal"]:
+            i, j = self.rows[:, None], torch.arange(p["s"], device="cuda")[None]
+            s = s.masked_fill((j > i) | ((j < i - p["left"]) if p["left"] >= 0 else False), -math.inf)
+        return torch.softmax(s, -1) @ v
+
+    def call(self, plan):
+        p = self.p
+        problem = _api._problem_of(self.q, self.k, self.v, p["element"], window=(p["left"], -1), causal=p["causal"], attention_chunk=0, sink_tokens=0,
+                                   softcap=0.0, sink=None, num_splits=0, pack_gqa=None, plan=plan, passes=None, target="sm_90a")
+        made = _api._make_call(_check.tensors(self.q, self.k, self.v), problem, None, 0.0, None, self.out)
+        return lambda: made.run(self.q, self.k, self.v, self.out, self.lse)
+
+    def wrong(self, call):
+        """The sentence for a result that is off; the first one right is what later ones are held to."""
+        norm = self.torch.linalg.vector_norm
+        self.out.fill_(math.nan)
+        call()
+        got = self.out[0, self.rows, :4].transpose(0, 1).double()
+        apart = float(norm(got - self.want) / norm(self.want))
+        if not apart < ALLOWED:
+            return f"{apart:.1e} from float64"
+        if self.base is None:
+            self.base = self.out.clone()
+        apart = float(norm((self.out - self.base).float()) / norm(self.base.float()))
+        return None if apart < ALLOWED else f"{apart:.1e} from the plan in use"
+
+    def times(self, calls, thorough):
+        from ._timing import measure
+
+        if thorough:
+            return measure(calls, self.flush, rounds_ms=400, rounds=(20, 60))
+        return measure(calls, self.flush, warm_up_ms=15, rounds_ms=1200, rounds=(5, 9))
+
+
+# ---- the log --------------------------------------------------------------------------------------------------------------------
+
+
+class Log:
+    """What was measured, a JSON line each: {"problem", "plan", "build", ...}. A plan that was started and never reported took
+    the process with it, and is not tried again."""
+
+    def __init__(self, path, build):
+        self.path, self.build, self.finished, self.started = path, build, {}, set()
+        if path and path.exists():
+            for line in path.read_text().splitlines():
+                try:
+                    entry = json.loads(line)
+                except ValueError:  # the last line of a process that was ended
+                    continue
+                if entry.get("build") == build:
+                    self._take(entry)
+
+    def _take(self, entry):
+        if "winner" in entry:
+            self.finished[entry["problem"]] = entry
+        elif "started" in entry:
+            self.started.add((entry["problem"], entry["started"]))
+        elif "checked" in entry:
+            self.started.discard((entry["problem"], entry["checked"]))
+
+    def add(self, **entry):
+        entry["build"] = self.build
+        self._take(entry)
+        if self.path:
+            with open(self.path, "a") as f:
+                f.write(json.dumps(entry) + "\n")
+
+
+def build():
+    """What identifies the compiler: the tail of every key."""
+    problem = dict(target="sm_90a", element="bf16", head_size=64)
+    return _cache.key(json.dumps(problem)).split(" compiler ")[1]
+
+
+# ---- searching ------------------------------------------------------------------------------------------------------------------
+
+
+def walk(starts, evaluate, axes, sweeps=SWEEPS, more=lambda: True):
+    """The fastest plan (fields) that single steps from the fastest of `starts` lead to, and how many were tried.
+
+    evaluate(list of fields) -> milliseconds of each, None for a plan that is out; the first of a list is always the one to beat."""
+    seen, best = {written(f) for f in starts}, starts[0]
+    tried, candidates = len(seen), starts
+    for _ in range(sweeps + 1):
+        times = evaluate(candidates)
+        fastest, ms = min(((f, t) for f, t in zip(candidates, times) if t is not None), key=lambda x: x[1], default=(best, None))
+        moved = ms is not None and (times[0] is None or times[0] > ms * MARGIN)
+        best = fastest if moved else best
+        fresh = [f for f in neighbours(best, axes) if written(f) not in seen]
+        if (candidates is not starts and not moved) or not fresh or not more():
+            break
+        seen |= {written(f) for f in fresh}
+        tried += len(fresh)
+        candidates = [best, *fresh]
+    return best, tried
+
+
+class Search:
+    def __init__(self, pool, flush, log, deadline, tell):
+        self.pool, self.flush, self.log, self.deadline, self.tell = pool, flush, log, deadline, tell
+        self.winners = {}  # of problems that share kernels
+
+    def more(self):
+        return time.monotonic() < self.deadline
+
+    def problem(self, p):
+        """Searches one problem; its entry in the log."""
+        name, (default, report) = name_of(p), in_use(p)
+        spill, bench, group, notes = spilled_bytes(report), Bench(p, self.flush), (p["d"], p["dv"], p["causal"], p["left"], p["element"]), {}
+
+        def evaluate(candidates):
+            plans = [written(f) for f in candidates]
+            notes.update(zip(plans, self.pool.map(prepare, [p] * len(plans), plans, [spill] * len(plans))))
+            notes.update({plan: "took the process with it" for plan in plans if (name, plan) in self.log.started})
+            calls = {}
+            for plan in (plan for plan in plans if not notes[plan]):
+                self.log.add(problem=name, started=plan)
+                calls[plan] = bench.call(plan)
+                notes[plan] = bench.wrong(calls[plan])
+                if notes[plan]:
+                    del calls[plan]
+                self.log.add(problem=name, checked=plan)
+            times = dict(zip(calls, bench.times(list(calls.values()), thorough=False) if calls else []))
+            self.log.add(problem=name, ms={plan: times.get(plan, notes[plan]) for plan in plans})
+            return [times.get(plan) for plan in plans]
+
+        starts = [default] + [f for f in self.winners.get(group, []) if written(f) != written(default)]
+        best, tried = walk(starts, evaluate, axes(), more=self.more)
+        plan = written(best)
+        if plan == written(default):
+            before = after = bench.times([bench.call(None)], thorough=True)[0]
+        else:
+            before, after = bench.times([bench.call(None), bench.call(plan)], thorough=True)
+        if before < after * MARGIN:
+            plan, after = written(default), before
+        elif best not in self.winners.setdefault(group, []):
+            self.winners[group].append(best)
+        self.log.add(problem=name, winner=plan, fields=p, before_ms=before, after_ms=after, gain=before / after, tried=tried,
+                     dropped=sum(bool(note) for note in notes.values()))
+        return self.log.finished[name]
+
+
+def tflops(p, ms):
+    s, left = p["s"], p["left"]
+    pairs = s * (left + 1) - left * (left + 1) // 2 if left >= 0 else s * s * (0.5 if p["causal"] else 1.0)
+    return 2.0 * p["b"] * p["h"] * pairs * (p["d"] + p["dv"]) / ms / 1e9
+
+
+def record(entry):
+    """The record of a log's entry, or nothing where the planner's own plan won."""
+    p = entry["fields"]
+    if entry["gain"] < MARGIN:
+        return None
+    after, before = (tflops(p, entry[key]) for key in ("after_ms", "before_ms"))
+    mask = dict(mask="local", left=p["left"], right=0) if p["left"] >= 0 else dict(mask="causal" if p["causal"] else "dense")
+    return dict(target="sm_90a", element=p["element"], head_size=p["d"], head_size_v=p["dv"], **mask, queries=p["s"], keys=p["s"], plan=entry["winner"],
+                tflops=round(after, 1), why=f"{after:.0f} TFLOP/s at {p['b']} x {p['s']}, {before:.0f} before; the best of {entry['tried']} plans")
+
+
+# ---- the command ----------------------------------------------------------------------------------------------------------------
+
+
+def line(entry):
+    p = entry["fields"]
+    return (f"{name_of(p):34} {tflops(p, entry['before_ms']):8.1f} {tflops(p, entry['after_ms']):8.1f} {entry['gain']:7.3f} {entry['tried']:6} "
+            f"{entry['dropped']:7}  {entry['winner'] if entry['gain'] >= MARGIN else 'the plan in use'}")
+
+
+HEADER = f"{'TFLOP/s':34} {'in use':>8} {'found':>8} {'gain':>7} {'tried':>6} {'dropped':>7}  plan"
+
+
+def show(entries):
+    """The table at the end, by rich where that is installed."""
+    try:
+        from rich.console import Console
+        from rich.table import Table
+    except ImportError:
+        print("\n" + HEADER + "".join("\n" + line(e) for e in entries))
+        return
+    table = Table("problem", "in use", "found", "gain", "tried", "dropped", "plan", title="TFLOP/s")
+    for e in entries:
+        p = e["fields"]
+        table.add_row(name_of(p), f"{tflops(p, e['before_ms']):.1f}", f"{tflops(p, e['after_ms']):.1f}", f"{e['gain']:.3f}", str(e["tried"]), str(e["dropped"]),
+                      e["winner"].removeprefix("#flash.plan") if e["gain"] >= MARGIN else "in use")
+    Console(width=None if sys.stdout.isatty() else 200).print(table)
+
+
+def follow(items, total):
+    """Passes items on; shows how far it is where rich is installed and someone watches."""
+    if sys.stdout.isatty():
+        try:
+            from rich.progress import track
+
+            return track(items, "tuning", total=total)
+        except ImportError:
+            pass
+    return items
+
+
+def arguments():
+    ap = argparse.ArgumentParser(prog="flash_mlir.tune", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap.add_argument("--heads", default="64,128,256", help='head sizes; "192x128" where v has another (default: %(default)s)')
+    ap.add_argument("--masks", default="dense,causal", help="dense, causal, or a number: a causal window of as many keys (default: %(default)s)")
+    ap.add_argument("--lengths", default="512,1024,2048,4096,8192,16384", help="(default: %(default)s)")
+    ap.add_argument("--tokens", type=int, default=16384, help="batch times length (default: %(default)s)")
+    ap.add_argument("--width", type=int, default=2048, help="heads times head size (default: %(default)s)")
+    ap.add_argument("--element", default="bf16", choices=["bf16", "f16"])
+    ap.add_argument("--seconds", type=float, default=math.inf, help="stop in time")
+    ap.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes that compile")
+    ap.add_argument("--log", type=pathlib.Path, help="every measurement; what it holds of this build is not measured again")
+    ap.add_argument("--out", type=pathlib.Path, help="the record file")
+    return ap.parse_args()
+
+
+def main():
+    start, a = time.monotonic(), arguments()
+    try:
+        import torch
+    except ImportError:
+        sys.exit("tune: expected PyTorch to time kernels with, it is not installed")
+    if not torch.cuda.is_available():
+        sys.exit("tune: expected a GPU, there is none here")
+    from ._timing import flush_buffer
+
+    gpu = torch.cuda.get_device_name()
+    out = a.out or (_records.place() if _records.place().suffix == ".json" else _records.place() / _records.file_name(gpu))
+    log = Log(a.log, build())
+    wanted = list(problems(a.heads.split(","), a.masks.split(","), [int(s) for s in a.lengths.split(",")], a.tokens, a.width, a.element))
+    entries = [log.finished[name_of(p)] for p in wanted if name_of(p) in log.finished]
+    left = [p for p in wanted if name_of(p) not in log.finished]
+    print(f"{gpu}: {len(wanted)} problems, {len(entries)} of them in the log\n{HEADER}", flush=True)
+    # Processes of their own, not forks: CUDA is in use here.
+    with concurrent.futures.ProcessPoolExecutor(a.jobs, multiprocessing.get_context("spawn")) as pool:
+        search = Search(pool, flush_buffer(), log, start + a.seconds, print)
+        for p in follow(left, len(left)):
+            if not search.more():
+                break
+            entries.append(search.problem(p))
+            print(line(entries[-1]), flush=True)
+            if found := record(entries[-1]):
+                _records.write(out, gpu, [found])
+    for found in filter(None, map(record, entries)):
+        _records.write(out, gpu, [found])
+    show(entries)
+    print(f"{len(entries)} of {len(wanted)} problems in {time.monotonic() - start:.0f} s; records in {out}")
+
+
+if __name__ == "__main__":
+    main()

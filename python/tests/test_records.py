@@ -1,0 +1,95 @@
+"""Measured plans: the planner prefers them, says so, and takes none that does not fit."""
+import json
+
+import pytest
+
+import flash_mlir
+from flash_mlir import _cache, _records, tune
+
+SHAPE = (4, 4096, 16, 128)
+DENSE = dict(target="sm_90a", element="bf16", head_size=128, head_size_v=128, mask="dense", queries=4096, keys=4096, plan="#flash.plan<tile = [128, 64]>", why="fast")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("FLASH_RECORDS", str(tmp_path))
+    return tmp_path
+
+
+def explained(**options):
+    return flash_mlir.explain(SHAPE, SHAPE, SHAPE, **options)
+
+
+def test_a_record_wins_over_the_default_and_says_so(folder):
+    before = explained()
+    _records.write(folder / "h200.json", "NVIDIA H200", [DENSE])
+    assert "128 queries x 64 keys" in explained() and "because: record for NVIDIA H200: fast" in explained()
+    assert explained(causal=True).count("record for") == 0
+    assert "128 queries x 64 keys" not in before
+
+
+def test_a_plan_by_hand_wins_over_a_record(folder):
+    _records.write(folder / "h200.json", "NVIDIA H200", [DENSE])
+    text = explained(plan="#flash.plan<tile = [128, 96]>")
+    assert "128 queries x 96 keys" in text and "record for" not in text
+
+
+def test_records_can_be_hidden(folder, monkeypatch):
+    _records.write(folder / "h200.json", "NVIDIA H200", [DENSE])
+    monkeypatch.setenv("FLASH_RECORDS", "none")
+    assert "record for" not in explained() and _records.files() == []
+
+
+@pytest.mark.parametrize("plan, words", [("#flash.plan<tile = [128, 128], stages = 9>", "232448"), ("#flash.plan<tiles = 1>", "tiles"), ("nonsense", "nonsense")])
+def test_a_record_that_does_not_fit_is_left_out_and_the_reason_said(folder, plan, words):
+    default = explained(json=True)
+    _records.write(folder / "h200.json", "NVIDIA H200", [dict(DENSE, plan=plan)])
+    now = explained(json=True)
+    assert (now["tile"]["m"], now["tile"]["n"]) == (default["tile"]["m"], default["tile"]["n"])
+    assert "the record for NVIDIA H200 is left out" in now["tile"]["why"] and words in now["tile"]["why"]
+
+
+@pytest.mark.parametrize("text, words", [("{", "JSON object"), ('{"gpu": "x", "records": [{}]}', "record 0: expected target to be a string, it is missing")])
+def test_a_broken_file_is_a_sentence_that_names_it(folder, text, words):
+    (folder / "mine.json").write_text(text)
+    with pytest.raises(ValueError, match="mine.json") as error:
+        explained()
+    assert words in str(error.value)
+
+
+def test_the_kernel_is_the_records_and_outlives_its_file(folder):
+    """What the cache keeps must not be planned anew with other records."""
+    _records.write(folder / "h200.json", "NVIDIA H200", [DENSE])
+    with_record = flash_mlir.compile(SHAPE, SHAPE, SHAPE)
+    assert "[128, 64]" in with_record.text("plan")
+    blob = with_record.part("blob")
+    (folder / "h200.json").unlink()
+    assert type(with_record).load(blob).text("plan") == with_record.text("plan")
+    assert flash_mlir.compile(SHAPE, SHAPE, SHAPE).text("plan") != with_record.text("plan")
+
+
+def test_whose_records_count(folder):
+    _records.write(folder / "h200.json", "NVIDIA H200", [DENSE])
+    problem = dict(target="sm_90a", element="bf16", head_size=128, len_q=4096, len_k=4096, records=_records.files())
+    ours, others, none = (_cache.key(json.dumps(dict(problem, **gpu))) for gpu in (dict(gpu="NVIDIA H200"), dict(gpu="NVIDIA H100"), {}))
+    assert ours == none != others
+
+
+def test_writing_replaces_records_of_the_same_problem(folder):
+    path = folder / "h200.json"
+    _records.write(path, "NVIDIA H200", [DENSE, dict(DENSE, keys=8192)])
+    _records.write(path, "NVIDIA H200", [dict(DENSE, why="faster")])
+    content = json.loads(path.read_text())
+    assert [r["why"] for r in content["records"]] == ["faster", "fast"]
+    with pytest.raises(ValueError, match="NVIDIA H100"):
+        _records.write(path, "NVIDIA H100", [DENSE])
+
+
+def test_the_packages_records_are_read_and_fit(monkeypatch):
+    """Every record that ships is of a plan that this build takes."""
+    monkeypatch.setenv("FLASH_RECORDS", "/nowhere")
+    for file in _records.files():
+        for r in json.loads(open(file).read())["records"]:
+            q, v = ((4, r["queries"], 8, r[d]) for d in ("head_size", "head_size_v"))
+            mask = dict(causal=r["mask"] == "causal", window=(r.get("left", -1), r.get("right", -1)))
+            assert "because: record for" in flash_mlir.explain(q, q, v, element=r["element"], **mask), r

@@ -1,0 +1,115 @@
+"""The search without a GPU: its steps, its log and its records."""
+import json
+
+import pytest
+
+import flash_mlir
+from flash_mlir import _records, tune
+
+P = next(tune.problems(["128"], ["causal"], [4096], 16384, 2048, "bf16"))
+AXES = {"tile": [(128, n) for n in range(32, 257, 16)], "stages": [1, 2, 3], "overlap": [False, True]}
+
+
+def cost(fields):
+    """A bowl whose bottom is one step at a time away: tile n 176, three stages, overlap."""
+    return 1 + abs(fields["tile"][1] - 176) / 100 + abs(fields.get("stages", 2) - 3) / 10 + (not fields.get("overlap"))
+
+
+def test_walk_finds_the_bottom():
+    best, tried = tune.walk([{"tile": (128, 128)}], lambda plans: [cost(f) for f in plans], AXES)
+    assert best == {"tile": (128, 176), "stages": 3, "overlap": True} and 10 < tried < 100
+
+
+def test_walk_leaves_out_what_is_out_and_what_is_noise():
+    start = {"tile": (128, 128), "stages": 2, "overlap": True}
+    assert tune.walk([start], lambda plans: [1.0] + [None] * (len(plans) - 1), AXES)[0] == start
+    assert tune.walk([start], lambda plans: [1.0] + [0.999] * (len(plans) - 1), AXES)[0] == start
+
+
+def test_walk_starts_from_the_best_start_and_stops_in_time():
+    seen = []
+    starts = [{"tile": (128, 64)}, {"tile": (128, 160)}]
+    best, _ = tune.walk(starts, lambda plans: seen.append(plans) or [cost(f) for f in plans], AXES, more=lambda: False)
+    assert best == starts[1] and seen == [starts]
+
+
+def test_plans_are_written_and_read():
+    fields = {"stages": 2, "tile": (128, 176), "overlap": True, "order": "dynamic"}
+    text = tune.written(fields)
+    assert text == '#flash.plan<tile = [128, 176], stages = 2, overlap = true, order = "dynamic">'
+    assert tune.read(text) == fields and tune.written(tune.read(text)) == text
+
+
+def test_the_plan_in_use_is_a_fixed_point():
+    """Its own fields by hand change nothing but the reasons."""
+    fields, report = tune.in_use(P)
+    assert fields["tile"][0] % 64 == 0
+    plan = lambda **by: {k: v for k, v in flash_mlir.explain(*tune.shapes(P), causal=True, json=True, **by)["tile"].items() if k != "why"}
+    assert plan(plan=tune.written(fields)) == plan()
+
+
+@pytest.mark.parametrize("report, words", [
+    ("ptxas info    : 0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads", None),
+    ("    40 bytes stack frame, 36 bytes spill stores, 36 bytes spill loads", "spills 36 bytes"),
+    ("ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized", "C7510"),
+])
+def test_what_ptxas_complains_of(report, words):
+    said = tune.complaint(report)
+    assert said is None if words is None else words in said
+    assert "spills" not in (tune.complaint(report, allowed_spill=36) or "")
+
+
+def test_candidates_are_compiled_or_refused_with_a_sentence():
+    assert "232448" in tune.prepare(P, "#flash.plan<tile = [128, 128], stages = 9>", 0)
+    assert "fits_no" in tune.prepare(P, "#flash.plan<fits_no = 1>", 0)
+    assert tune.prepare(P, "#flash.plan<tile = [128, 64]>", 0) is None
+
+
+def test_axes_are_those_of_this_build(monkeypatch):
+    monkeypatch.setitem(tune.AXES, "fits_no", [1])
+    tune.axes.cache_clear()
+    assert "fits_no" not in tune.axes() and {"tile", "stages", "overlap", "order"} <= tune.axes().keys()
+    tune.axes.cache_clear()
+
+
+def test_problems():
+    names = [tune.name_of(p) for p in tune.problems(["64", "192x128"], ["dense", "1024"], [512, 4096], 16384, 2048, "f16")]
+    assert names == ["d64 dense 32x512 f16", "d64 dense 4x4096 f16", "d64 window 1024 4x4096 f16", "d192x128 dense 32x512 f16", "d192x128 dense 4x4096 f16",
+                     "d192x128 window 1024 4x4096 f16"]
+
+
+def entry(**other):
+    return dict(problem=tune.name_of(P), winner="#flash.plan<tile = [128, 64]>", fields=P, before_ms=1.1, after_ms=1.0, gain=1.1, tried=30, dropped=4, **other)
+
+
+def test_the_log_goes_on_where_it_ended(tmp_path):
+    path = tmp_path / "log"
+    log = tune.Log(path, "build 1")
+    log.add(problem="a", started="x")
+    log.add(problem="a", checked="x")
+    log.add(problem="a", started="y")
+    log.add(**entry())
+    path.write_text(path.read_text() + '{"problem": "half a li')
+    again = tune.Log(path, "build 1")
+    assert list(again.finished) == [tune.name_of(P)] and again.started == {("a", "y")}
+    assert not tune.Log(path, "build 2").finished
+    tune.Log(None, "build 1").add(**entry())
+
+
+def test_a_winner_becomes_a_record_that_the_planner_takes(tmp_path, monkeypatch):
+    monkeypatch.setenv("FLASH_RECORDS", str(tmp_path))
+    _records.write(tmp_path / _records.file_name("NVIDIA H200"), "NVIDIA H200", [tune.record(entry())])
+    assert (tmp_path / "nvidia-h200.json").exists()
+    assert "128 queries x 64 keys" in flash_mlir.explain(*tune.shapes(P), causal=True)
+    assert "275 TFLOP/s at 4 x 4096, 250 before; the best of 30 plans" in flash_mlir.explain(*tune.shapes(P), causal=True)
+
+
+def test_the_plan_in_use_needs_no_record():
+    assert tune.record(dict(entry(), gain=1.001)) is None
+
+
+def test_a_window_is_recorded_as_local():
+    p = next(tune.problems(["64"], ["256"], [4096], 16384, 2048, "bf16"))
+    r = tune.record(dict(entry(), fields=p))
+    assert (r["mask"], r["left"], r["right"], r["keys"]) == ("local", 256, 0, 4096)
+    assert json.loads(json.dumps(r)) == r
