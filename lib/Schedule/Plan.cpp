@@ -192,7 +192,7 @@ static void chooseOrder(Plan &plan, const Problem &problem, const PlanOverrides 
   const bool roles = problem.target != Target::cpu, gathers = plan.transfer == Transfer::gather;
   plan.stealing =
       overrides.stealing.value_or(roles && !gathers && plan.order == WorkOrder::dynamic);
-  plan.reasons.stealing = overrides.stealing ? byHand
+  plan.reasons.stealing = overrides.stealing ? overrides.why
                           : plan.stealing    ? "tiles differ, so whoever is done takes the next"
                           : !roles           ? "without roles nobody takes tiles ahead"
                           : gathers          ? "the threads that gather have none that takes tiles"
