@@ -30,6 +30,19 @@ MASKS = {
 }
 
 
+# Plans that tuning may choose: those of the best kernels known, and their structures all at once.
+STRUCTURES = [
+    (64, "tile = [256, 64], stages = 4, ping_pong = true"),
+    (64, "tile = [192, 112], ping_pong = true, early_wait = true"),
+    (64, "tile = [128, 128], q_in_regs = true, early_wait = true, ping_pong = true"),
+    (128, "tile = [128, 128], q_in_regs = true, early_wait = true"),
+    (128, "tile = [128, 64], stages = 4, q_in_regs = true, ping_pong = true"),
+    (128, "tile = [192, 80]"),
+    (128, "tile = [192, 64], stages = 3"),
+    (256, "tile = [128, 64], early_wait = true"),
+]
+
+
 def cases():
     """(head size, head size of V, mask, element type, options) of every kernel."""
     for d, dv in HEADS:
@@ -40,6 +53,9 @@ def cases():
         yield d, dv, "local", "bf16", ("softcap", "sink")
         yield d, dv, "causal", "bf16", ("sink",)
         yield d, dv, "causal", "bf16", ("gather",)
+    for mask in ("dense", "causal", "local"):
+        for d, structure in STRUCTURES:
+            yield d, d, mask, "bf16", (structure,)
     yield 40, 72, "causal", "bf16", ()  # padded
 
 
@@ -51,7 +67,8 @@ def name_of(case):
 def op_text(d, dv, mask, element, options):
     """The attention op over memrefs of any strides, as a module."""
     softcap, sink = "softcap" in options, "sink" in options
-    plan = ', plan = #flash.plan<transfer = "gather">' if "gather" in options else ""
+    plan = "".join('transfer = "gather"' if o == "gather" else o for o in options if o == "gather" or "=" in o)
+    plan = f", plan = #flash.plan<{plan}>" if plan else ""
 
     def memref(cols):
         return f"memref<?x?x?x{cols}x{element}, strided<[?, ?, ?, 1], offset: ?>>"

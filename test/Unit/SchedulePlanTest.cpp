@@ -149,6 +149,30 @@ TEST(Plan, RefusesWithDemandFactAndWayOut) {
   EXPECT_EQ(refused(cpu, {.splits = -2}), "expected splits from 1 to 65535, there are -2");
 }
 
+TEST(Plan, QInRegistersCountsAndTurnsNeedBarriers) {
+  const Problem h = problem(Target::sm90);
+  Plan plan = planned(h, {.qInRegisters = true, .earlyWait = true, .pingPong = true});
+  EXPECT_TRUE(plan.qInRegisters && plan.earlyWait && plan.pingPong);
+  const HeadTile head{128, 128};
+  EXPECT_EQ(fragmentRegisters(tileOf(plan), head, ElementType::bf16), 64 + 64 + 32 + 32);
+  EXPECT_EQ(refused(h, {.tileN = 160, .qInRegisters = true}),
+            "a consumer holds 216 registers of scores, output, P and Q a thread and 24 beside "
+            "them, the plan gives it 232; use a smaller tile n");
+  // Four consumers of 64 rows: 32 scores, 32 outputs, 16 of P; Q's 16 are too many.
+  const Problem narrow = problem(Target::sm90, 64, 64);
+  plan = planned(narrow, {.tileM = 256, .tileN = 64, .stages = 4, .pingPong = true});
+  EXPECT_EQ(plan.consumers, 4);
+  EXPECT_EQ(plan.threads, 640);
+  EXPECT_EQ(plan.consumerRegisters, 112);
+  EXPECT_EQ(refused(narrow, {.tileM = 256, .tileN = 64, .qInRegisters = true}),
+            "a consumer holds 96 registers of scores, output, P and Q a thread and 24 beside them, "
+            "the plan gives it 112; use a smaller tile n");
+  Machine crowded = machineOf(Target::sm90);
+  crowded.namedBarriers = 8;
+  EXPECT_EQ(whyNotTile(tileOf(plan), {64, 64}, ElementType::bf16, crowded),
+            "turns of 4 consumers need 9 named barriers, sm_90a has 8; leave ping_pong out");
+}
+
 TEST(Plan, WhatIsNotBuiltIsSaidApart) {
   const Problem h = problem(Target::sm90);
   EXPECT_EQ(refused(h, {.splits = 2}, Refusal::notBuilt),
