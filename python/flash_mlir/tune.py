@@ -2,13 +2,13 @@
 
     python3 -m flash_mlir.tune                                        head sizes 64, 128 and 256, dense and causal
     python3 -m flash_mlir.tune --heads 128 --lengths 4096 --masks causal,256
-    python3 -m flash_mlir.tune --seconds 240 --log tune.jsonl         stops in time; the same again goes on from there
+    python3 -m flash_mlir.tune --seconds 240 --log tune.jsonl         stops in time
 
 For every combination of --heads, --masks and --lengths (batch x length = --tokens, heads x head size = --width), starts from the
 plan in use and walks: all plans that differ in one axis of AXES are compiled by a pool of processes, those that the planner refuses,
 that spill or that ptxas calls slow are dropped, the others are checked against float64 and timed in turn, and the fastest is the next
 to start from. The winner is timed against the plan in use (A B A B) and becomes a record if it is faster by MARGIN. Records go to --out
-(default: the user's folder, where the planner finds them), every measurement to --log.
+(default: the user's folder, where the planner finds them), every measurement to --log: the same command again goes on from there.
 """
 import argparse
 import concurrent.futures
@@ -21,9 +21,11 @@ import os
 import pathlib
 import re
 import sys
+import threading
 import time
 
 from . import _api, _cache, _check, _records
+from ._library import cache_folder
 
 # field of a plan: its values. Consumers and registers follow the tile. Fields that this build does not know are skipped.
 AXES = {
@@ -42,6 +44,7 @@ MARGIN = 1.005  # a gain below this is noise
 SWEEPS = 4
 ALLOWED = 1.2e-2  # relative L2 distance from float64, and from the plan in use
 SAMPLED_ROWS = 96
+PATIENCE = 30  # seconds for a check, after which a plan counts as hanging
 
 
 # ---- problems and plans ---------------------------------------------------------------------------------------------------------
@@ -59,6 +62,11 @@ def problems(heads, masks, lengths, tokens, width, element):
 def name_of(p):
     mask = f"window {p['left']}" if p["left"] >= 0 else "causal" if p["causal"] else "dense"
     return f"d{p['d']}" + (f"x{p['dv']}" if p["dv"] != p["d"] else "") + f" {mask} {p['b']}x{p['s']} {p['element']}"
+
+
+def kernel_of(p):
+    """What problems have in common that run the same kernels."""
+    return name_of(dict(p, b="", s=""))
 
 
 def shapes(p):
@@ -196,12 +204,12 @@ class Bench:
 
 
 class Log:
-    """What was measured, a JSON line each: {"problem", "plan", "build", ...}. A plan that was started and never reported took
-    the process with it, and is not tried again."""
+    """What was measured, a JSON line each, of this build. A plan that was started and never reported took the process with it:
+    `started` holds it, and it is not tried again for any problem that shares its kernel."""
 
     def __init__(self, path, build):
         self.path, self.build, self.finished, self.started = path, build, {}, set()
-        if path and path.exists():
+        if path.exists():
             for line in path.read_text().splitlines():
                 try:
                     entry = json.loads(line)
@@ -214,16 +222,16 @@ class Log:
         if "winner" in entry:
             self.finished[entry["problem"]] = entry
         elif "started" in entry:
-            self.started.add((entry["problem"], entry["started"]))
+            self.started.add((entry["kernel"], entry["started"]))
         elif "checked" in entry:
-            self.started.discard((entry["problem"], entry["checked"]))
+            self.started.discard((entry["kernel"], entry["checked"]))
 
     def add(self, **entry):
         entry["build"] = self.build
         self._take(entry)
-        if self.path:
-            with open(self.path, "a") as f:
-                f.write(json.dumps(entry) + "\n")
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with open(self.path, "a") as f:
+            f.write(json.dumps(entry) + "\n")
 
 
 def build():
@@ -256,30 +264,45 @@ def walk(starts, evaluate, axes, sweeps=SWEEPS, more=lambda: True):
 
 
 class Search:
-    def __init__(self, pool, flush, log, deadline, tell):
-        self.pool, self.flush, self.log, self.deadline, self.tell = pool, flush, log, deadline, tell
+    def __init__(self, pool, flush, log, deadline):
+        self.pool, self.flush, self.log, self.deadline = pool, flush, log, deadline
         self.winners = {}  # of problems that share kernels
 
     def more(self):
         return time.monotonic() < self.deadline
 
+    def give_up(self, why):
+        """Starts this command anew, without the plan that spoilt the GPU's context; the log knows everything else."""
+        print(f"{why}; starting anew without it", flush=True)
+        for child in multiprocessing.active_children():
+            child.kill()
+        left = max(self.deadline - time.monotonic(), 0)
+        os.execv(sys.executable, [sys.executable, "-m", "flash_mlir.tune", *sys.argv[1:], "--seconds", str(left)])
+
     def problem(self, p):
         """Searches one problem; its entry in the log."""
         name, (default, report) = name_of(p), in_use(p)
-        spill, bench, group, notes = spilled_bytes(report), Bench(p, self.flush), (p["d"], p["dv"], p["causal"], p["left"], p["element"]), {}
+        spill, bench, group, notes = spilled_bytes(report), Bench(p, self.flush), kernel_of(p), {}
 
         def evaluate(candidates):
             plans = [written(f) for f in candidates]
             notes.update(zip(plans, self.pool.map(prepare, [p] * len(plans), plans, [spill] * len(plans))))
-            notes.update({plan: "took the process with it" for plan in plans if (name, plan) in self.log.started})
+            notes.update({plan: "took the process with it" for plan in plans if (group, plan) in self.log.started})
             calls = {}
             for plan in (plan for plan in plans if not notes[plan]):
-                self.log.add(problem=name, started=plan)
-                calls[plan] = bench.call(plan)
-                notes[plan] = bench.wrong(calls[plan])
+                self.log.add(kernel=group, started=plan)
+                watch = threading.Timer(PATIENCE, self.give_up, ["a plan hangs"])
+                watch.start()
+                try:
+                    calls[plan] = bench.call(plan)
+                    notes[plan] = bench.wrong(calls[plan])
+                except (ValueError, NotImplementedError) as e:
+                    notes[plan] = str(e).splitlines()[0]
+                finally:
+                    watch.cancel()
                 if notes[plan]:
-                    del calls[plan]
-                self.log.add(problem=name, checked=plan)
+                    calls.pop(plan, None)
+                self.log.add(kernel=group, checked=plan)
             times = dict(zip(calls, bench.times(list(calls.values()), thorough=False) if calls else []))
             self.log.add(problem=name, ms={plan: times.get(plan, notes[plan]) for plan in plans})
             return [times.get(plan) for plan in plans]
@@ -367,7 +390,8 @@ def arguments():
     ap.add_argument("--element", default="bf16", choices=["bf16", "f16"])
     ap.add_argument("--seconds", type=float, default=math.inf, help="stop in time")
     ap.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes that compile")
-    ap.add_argument("--log", type=pathlib.Path, help="every measurement; what it holds of this build is not measured again")
+    ap.add_argument("--log", type=pathlib.Path, default=cache_folder() / "tune.jsonl",
+                    help="every measurement; what it holds of this build is not measured again (default: %(default)s)")
     ap.add_argument("--out", type=pathlib.Path, help="the record file")
     return ap.parse_args()
 
@@ -391,11 +415,17 @@ def main():
     print(f"{gpu}: {len(wanted)} problems, {len(entries)} of them in the log\n{HEADER}", flush=True)
     # Processes of their own, not forks: CUDA is in use here.
     with concurrent.futures.ProcessPoolExecutor(a.jobs, multiprocessing.get_context("spawn")) as pool:
-        search = Search(pool, flush_buffer(), log, start + a.seconds, print)
+        search = Search(pool, flush_buffer(), log, start + a.seconds)
         for p in follow(left, len(left)):
             if not search.more():
                 break
-            entries.append(search.problem(p))
+            known = len(log.started)
+            try:
+                entries.append(search.problem(p))
+            except RuntimeError as e:
+                if len(log.started) == known:
+                    raise
+                search.give_up(str(e).splitlines()[0])
             print(line(entries[-1]), flush=True)
             if found := record(entries[-1]):
                 _records.write(out, gpu, [found])

@@ -1,5 +1,7 @@
 """The search without a GPU: its steps, its log and its records."""
 import json
+import sys
+import types
 
 import pytest
 
@@ -85,15 +87,14 @@ def entry(**other):
 def test_the_log_goes_on_where_it_ended(tmp_path):
     path = tmp_path / "log"
     log = tune.Log(path, "build 1")
-    log.add(problem="a", started="x")
-    log.add(problem="a", checked="x")
-    log.add(problem="a", started="y")
+    log.add(kernel="a", started="x")
+    log.add(kernel="a", checked="x")
+    log.add(kernel="a", started="y")
     log.add(**entry())
     path.write_text(path.read_text() + '{"problem": "half a li')
     again = tune.Log(path, "build 1")
     assert list(again.finished) == [tune.name_of(P)] and again.started == {("a", "y")}
     assert not tune.Log(path, "build 2").finished
-    tune.Log(None, "build 1").add(**entry())
 
 
 def test_a_winner_becomes_a_record_that_the_planner_takes(tmp_path, monkeypatch):
@@ -113,3 +114,87 @@ def test_a_window_is_recorded_as_local():
     r = tune.record(dict(entry(), fields=p))
     assert (r["mask"], r["left"], r["right"], r["keys"]) == ("local", 256, 0, 4096)
     assert json.loads(json.dumps(r)) == r
+
+
+# ---- the command, on a GPU that only pretends -----------------------------------------------------------------------------------
+
+
+class PretendedBench:
+    """Times by a formula; a plan of 96 keys is wrong, and one of 80 takes the process with it."""
+
+    def __init__(self, p, flush):
+        self.p = p
+
+    def call(self, plan):
+        return plan or tune.written(tune.in_use(self.p)[0])
+
+    def wrong(self, plan):
+        if tune.read(plan)["tile"] == (128, 80):
+            raise RuntimeError("an illegal memory access was encountered")
+        return "1.0e+00 from float64" if tune.read(plan)["tile"][1] == 96 else None
+
+    def times(self, plans, thorough):
+        return [1 + abs(tune.read(plan)["tile"][1] - 96) / 1000 for plan in plans]
+
+
+class InProcess:
+    def __init__(self, *_):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    map = map
+
+
+@pytest.fixture
+def pretended(monkeypatch, tmp_path):
+    cuda = types.SimpleNamespace(is_available=lambda: True, get_device_name=lambda *_: "NVIDIA Pretended")
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(cuda=cuda, empty=lambda *_, **__: None, uint8="uint8", Tensor=type(None)))
+    monkeypatch.setattr(tune, "Bench", PretendedBench)
+    monkeypatch.setattr(tune, "axes", lambda: {"tile": [(128, n) for n in range(64, 257, 16)], "stages": [1, 2]})
+    monkeypatch.setattr(tune.concurrent.futures, "ProcessPoolExecutor", InProcess)
+    monkeypatch.setattr(tune, "prepare", refused)
+    monkeypatch.setenv("FLASH_RECORDS", str(tmp_path))
+    return tmp_path
+
+
+def refused(p, plan, spill):
+    try:
+        flash_mlir.explain(*tune.shapes(p), causal=True, plan=plan)
+    except ValueError as e:
+        return str(e)
+
+
+def tuned(monkeypatch, *arguments):
+    monkeypatch.setattr(sys, "argv", ["tune", "--heads", "128", "--masks", "causal", "--lengths", "4096,8192", *map(str, arguments)])
+    tune.main()
+
+
+def test_a_search_ends_in_records_and_goes_on_after_a_crash(pretended, monkeypatch, capsys):
+    log = pretended / "tune.log"
+    again = []
+    monkeypatch.setattr(tune.os, "execv", lambda _, arguments: again.append(arguments) or sys.exit())
+    with pytest.raises(SystemExit):
+        tuned(monkeypatch, "--log", log, "--seconds", 100)
+    assert again[0][1:3] == ["-m", "flash_mlir.tune"] and again[0][-2] == "--seconds" and 90 < float(again[0][-1]) < 100
+    tuned(monkeypatch, "--log", log)
+    assert len(again) == 1
+    said = capsys.readouterr().out
+    assert "2 of 2 problems" in said
+    content = json.loads((pretended / "nvidia-pretended.json").read_text())
+    assert content["gpu"] == "NVIDIA Pretended" and [r["keys"] for r in content["records"]] == [4096, 8192]
+    # Neither the wrong plan, nor the one that crashed, nor one that a record was there for.
+    assert all("[128, 112]" in r["plan"] for r in content["records"])
+    assert "128 queries x 112 keys" in flash_mlir.explain(*tune.shapes(P), causal=True)
+    before = log.read_text()
+    tuned(monkeypatch, "--log", log)
+    assert log.read_text() == before and "2 of them in the log" in capsys.readouterr().out
+
+
+def test_a_search_ends_in_time(pretended, monkeypatch, capsys):
+    tuned(monkeypatch, "--seconds", 0, "--log", pretended / "log", "--out", pretended / "other.json")
+    assert "0 of 2 problems" in capsys.readouterr().out and not (pretended / "other.json").exists()
