@@ -67,7 +67,9 @@ def empty(like, shape, float32=False):
 
 def stream(x):
     """The caller's current CUDA stream on x's device, as an integer."""
-    return sys.modules["torch"].cuda.current_stream(x.device).cuda_stream
+    torch = sys.modules["torch"]
+    raw = getattr(getattr(torch, "_C", None), "_cuda_getCurrentRawStream", None)  # without an object around it
+    return raw(x.device.index) if raw else torch.cuda.current_stream(x.device).cuda_stream
 
 
 def capability(x):
