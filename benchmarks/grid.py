@@ -72,16 +72,16 @@ def mask_of(p):
 
 
 def prepare(p, element):
-    """Compiles our kernel of a problem into the disk cache; the sentence if that fails."""
+    """Compiles our kernel of a problem into the disk cache; its plan, and the sentence if that fails."""
     import flash_mlir
 
     shape = lambda s, heads, d: (p["b"], s, heads, d)
     try:
-        flash_mlir.compile(shape(p["sq"], p["hq"], p["d"]), shape(p["sk"], p["hkv"], p["d"]), shape(p["sk"], p["hkv"], p.get("dv", p["d"])),
-                           element=element, target="sm_90a", **mask_of(p))
+        program = flash_mlir.compile(shape(p["sq"], p["hq"], p["d"]), shape(p["sk"], p["hkv"], p["d"]), shape(p["sk"], p["hkv"], p.get("dv", p["d"])),
+                                     element=element, target="sm_90a", **mask_of(p))
     except Exception as e:
-        return f"{type(e).__name__}: {e}"
-    return None
+        return None, f"{type(e).__name__}: {e}"
+    return program.text("plan"), None
 
 
 def inputs(torch, p, element):
@@ -251,14 +251,14 @@ def time_rows(a, peers, tell):
     wanted = list(problems(a.suite.split(","), a.only, a.quick))
     start = time.time()
     with concurrent.futures.ProcessPoolExecutor(a.jobs, multiprocessing.get_context("fork")) as pool:
-        refused = list(pool.map(prepare, wanted, [a.element] * len(wanted)))
+        prepared = list(pool.map(prepare, wanted, [a.element] * len(wanted)))
     tell(f"kernels of {len(wanted)} problems ready in {time.time() - start:.0f} s with {a.jobs} processes")
     flush = flush_buffer()
     yield dict(gpu=torch.cuda.get_device_name(), torch=torch.__version__, cudnn=torch.backends.cudnn.version(), matrix_tflops=matrix_rate(flush))
-    for p, sentence in zip(wanted, refused):
+    for p, (plan, sentence) in zip(wanted, prepared):
         if not sentence:
             try:
-                yield compare(p, peers, a.element, flush)
+                yield dict(compare(p, peers, a.element, flush), plan=plan)
                 continue
             except Exception as e:  # the other rows are still worth having
                 sentence = f"{type(e).__name__}: {e}"

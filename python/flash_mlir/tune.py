@@ -4,7 +4,7 @@
     python3 -m flash_mlir.tune --heads 128 --lengths 4096 --masks causal,256
     python3 -m flash_mlir.tune --seconds 240 --log tune.jsonl         stops in time
 
-For every combination of --heads, --masks and --lengths (batch x length = --tokens, heads x head size = --width), starts from the
+For every combination of --heads, --masks, --lengths and --elements (batch x length = --tokens, heads x head size = --width), starts from the
 plan in use and walks: all plans that differ in one axis of AXES are compiled by a pool of processes, those that the planner refuses,
 that spill or that ptxas calls slow are dropped, the others are checked against float64 and timed in turn, and the fastest is the next
 to start from. The winner is timed against the plan in use (A B A B) and becomes a record if it is faster by MARGIN. Records go to --out
@@ -50,9 +50,9 @@ PATIENCE = 30  # seconds for a check, after which a plan counts as hanging
 # ---- problems and plans ---------------------------------------------------------------------------------------------------------
 
 
-def problems(heads, masks, lengths, tokens, width, element):
-    """The problems, those that share kernels one after the other."""
-    for size, mask, length in itertools.product(heads, masks, lengths):
+def problems(heads, masks, lengths, tokens, width, elements):
+    """The problems, those that share kernels one after the other; of each, all elements."""
+    for size, mask, length, element in itertools.product(heads, masks, lengths, elements):
         d, _, dv = size.partition("x")
         left = int(mask) if mask.isdigit() else -1
         if left < length:
@@ -64,9 +64,9 @@ def name_of(p):
     return f"d{p['d']}" + (f"x{p['dv']}" if p["dv"] != p["d"] else "") + f" {mask} {p['b']}x{p['s']} {p['element']}"
 
 
-def kernel_of(p):
+def kernel_of(p, **other):
     """What problems have in common that run the same kernels."""
-    return name_of(dict(p, b="", s=""))
+    return name_of(dict(p, b="", s="", **other))
 
 
 def shapes(p):
@@ -264,9 +264,17 @@ def walk(starts, evaluate, axes, sweeps=SWEEPS, more=lambda: True):
 
 
 class Search:
-    def __init__(self, pool, flush, log, deadline):
-        self.pool, self.flush, self.log, self.deadline = pool, flush, log, deadline
-        self.winners = {}  # of problems that share kernels
+    def __init__(self, pool, flush, log, deadline, leader):
+        """leader: the element that is searched; of others only its winners are tried."""
+        self.pool, self.flush, self.log, self.deadline, self.leader = pool, flush, log, deadline, leader
+        self.winners = {}  # of problems that share kernels, but for the element
+        for entry in log.finished.values():
+            self._keep(entry)
+
+    def _keep(self, entry):
+        p, best = entry["fields"], read(entry["winner"])
+        if entry["gain"] >= MARGIN and best not in self.winners.setdefault(kernel_of(p, element=""), []):
+            self.winners[kernel_of(p, element="")].append(best)
 
     def more(self):
         return time.monotonic() < self.deadline
@@ -307,8 +315,10 @@ class Search:
             self.log.add(problem=name, ms={plan: times.get(plan, notes[plan]) for plan in plans})
             return [times.get(plan) for plan in plans]
 
-        starts = [default] + [f for f in self.winners.get(group, []) if written(f) != written(default)]
-        best, tried = walk(starts, evaluate, axes(), more=self.more)
+        follows = p["element"] != self.leader
+        others = self.winners.get(kernel_of(p, element=""), []) + ([in_use(dict(p, element=self.leader))[0]] if follows else [])
+        starts = list({written(f): f for f in [default, *others]}.values())
+        best, tried = walk(starts, evaluate, axes(), more=lambda: self.more() and not follows)
         plan = written(best)
         if plan == written(default):
             before = after = bench.times([bench.call(None)], thorough=True)[0]
@@ -316,10 +326,9 @@ class Search:
             before, after = bench.times([bench.call(None), bench.call(plan)], thorough=True)
         if before < after * MARGIN:
             plan, after = written(default), before
-        elif best not in self.winners.setdefault(group, []):
-            self.winners[group].append(best)
         self.log.add(problem=name, winner=plan, fields=p, before_ms=before, after_ms=after, gain=before / after, tried=tried,
                      dropped=sum(bool(note) for note in notes.values()))
+        self._keep(self.log.finished[name])
         return self.log.finished[name]
 
 
@@ -387,7 +396,7 @@ def arguments():
     ap.add_argument("--lengths", default="512,1024,2048,4096,8192,16384", help="(default: %(default)s)")
     ap.add_argument("--tokens", type=int, default=16384, help="batch times length (default: %(default)s)")
     ap.add_argument("--width", type=int, default=2048, help="heads times head size (default: %(default)s)")
-    ap.add_argument("--element", default="bf16", choices=["bf16", "f16"])
+    ap.add_argument("--elements", default="bf16,f16", help="the first is searched, of others only what won there is tried (default: %(default)s)")
     ap.add_argument("--seconds", type=float, default=math.inf, help="stop in time")
     ap.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes that compile")
     ap.add_argument("--log", type=pathlib.Path, default=cache_folder() / "tune.jsonl",
@@ -409,13 +418,13 @@ def main():
     gpu = torch.cuda.get_device_name()
     out = a.out or (_records.place() if _records.place().suffix == ".json" else _records.place() / _records.file_name(gpu))
     log = Log(a.log, build())
-    wanted = list(problems(a.heads.split(","), a.masks.split(","), [int(s) for s in a.lengths.split(",")], a.tokens, a.width, a.element))
+    wanted = list(problems(a.heads.split(","), a.masks.split(","), [int(s) for s in a.lengths.split(",")], a.tokens, a.width, a.elements.split(",")))
     entries = [log.finished[name_of(p)] for p in wanted if name_of(p) in log.finished]
     left = [p for p in wanted if name_of(p) not in log.finished]
     print(f"{gpu}: {len(wanted)} problems, {len(entries)} of them in the log\n{HEADER}", flush=True)
     # Processes of their own, not forks: CUDA is in use here.
     with concurrent.futures.ProcessPoolExecutor(a.jobs, multiprocessing.get_context("spawn")) as pool:
-        search = Search(pool, flush_buffer(), log, start + a.seconds)
+        search = Search(pool, flush_buffer(), log, start + a.seconds, a.elements.split(",")[0])
         for p in follow(left, len(left)):
             if not search.more():
                 break

@@ -8,7 +8,7 @@ import pytest
 import flash_mlir
 from flash_mlir import _records, tune
 
-P = next(tune.problems(["128"], ["causal"], [4096], 16384, 2048, "bf16"))
+P = next(tune.problems(["128"], ["causal"], [4096], 16384, 2048, ["bf16"]))
 AXES = {"tile": [(128, n) for n in range(32, 257, 16)], "stages": [1, 2, 3], "overlap": [False, True]}
 
 
@@ -75,7 +75,7 @@ def test_axes_are_those_of_this_build(monkeypatch):
 
 
 def test_problems():
-    names = [tune.name_of(p) for p in tune.problems(["64", "192x128"], ["dense", "1024"], [512, 4096], 16384, 2048, "f16")]
+    names = [tune.name_of(p) for p in tune.problems(["64", "192x128"], ["dense", "1024"], [512, 4096], 16384, 2048, ["f16"])]
     assert names == ["d64 dense 32x512 f16", "d64 dense 4x4096 f16", "d64 window 1024 4x4096 f16", "d192x128 dense 32x512 f16", "d192x128 dense 4x4096 f16",
                      "d192x128 window 1024 4x4096 f16"]
 
@@ -110,7 +110,7 @@ def test_the_plan_in_use_needs_no_record():
 
 
 def test_a_window_is_recorded_as_local():
-    p = next(tune.problems(["64"], ["256"], [4096], 16384, 2048, "bf16"))
+    p = next(tune.problems(["64"], ["256"], [4096], 16384, 2048, ["bf16"]))
     r = tune.record(dict(entry(), fields=p))
     assert (r["mask"], r["left"], r["right"], r["keys"]) == ("local", 256, 0, 4096)
     assert json.loads(json.dumps(r)) == r
@@ -170,7 +170,7 @@ def refused(p, plan, spill):
 
 
 def tuned(monkeypatch, *arguments):
-    monkeypatch.setattr(sys, "argv", ["tune", "--heads", "128", "--masks", "causal", "--lengths", "4096,8192", *map(str, arguments)])
+    monkeypatch.setattr(sys, "argv", ["tune", "--heads", "128", "--masks", "causal", "--lengths", "4096,8192", "--elements", "bf16", *map(str, arguments)])
     tune.main()
 
 
@@ -193,6 +193,16 @@ def test_a_search_ends_in_records_and_goes_on_after_a_crash(pretended, monkeypat
     before = log.read_text()
     tuned(monkeypatch, "--log", log)
     assert log.read_text() == before and "2 of them in the log" in capsys.readouterr().out
+
+
+def test_of_other_elements_only_the_winners_are_tried(pretended, monkeypatch):
+    monkeypatch.setattr(PretendedBench, "wrong", lambda *_: None)
+    log = pretended / "log"
+    tuned(monkeypatch, "--log", log, "--elements", "bf16,f16")
+    entries = [e for e in map(json.loads, log.read_text().splitlines()) if "winner" in e]
+    assert [e["problem"].split()[-1] for e in entries] == ["bf16", "f16"] * 2
+    assert entries[0]["tried"] > 4 and entries[1]["tried"] == 2
+    assert len({e["winner"] for e in entries}) == 1 and "[128, 96]" in entries[1]["winner"]
 
 
 def test_a_search_ends_in_time(pretended, monkeypatch, capsys):

@@ -57,6 +57,10 @@ def cases():
         for d, structure in STRUCTURES:
             yield d, d, mask, "bf16", (structure,)
     yield 40, 72, "causal", "bf16", ()  # padded
+    for records in sorted((Path(__file__).resolve().parents[2] / "python/flash_mlir/records").glob("*.json")):
+        # Problems of several lengths or windows may have one kernel.
+        kernels = {(r["head_size"], r["head_size_v"], r["mask"], r["element"], (r["plan"][len("#flash.plan<") : -1],)) for r in json.loads(records.read_text())["records"]}
+        yield from sorted(kernels)
 
 
 def name_of(case):
