@@ -4,10 +4,10 @@
     python3 -m flash_mlir.tune --heads 128 --lengths 4096 --masks causal,256
     python3 -m flash_mlir.tune --seconds 240 --log tune.jsonl         stops in time
 
-For every combination of --heads, --masks, --lengths and --elements (batch x length = --tokens, heads x head size = --width), starts from the
-plan in use and walks: all plans that differ in one axis of AXES are compiled by a pool of processes, those that the planner refuses,
-that spill or that ptxas calls slow are dropped, the others are checked against float64 and timed in turn, and the fastest is the next
-to start from. The winner is timed against the plan in use (A B A B) and becomes a record if it is faster by MARGIN. Records go to --out
+For every combination of --heads, --masks, --lengths and --elements (batch x length = --tokens, heads x head size = --width), starts
+from the plan in use, what won before and SEEDS, and walks: all plans that differ in one axis of AXES are compiled by a pool of
+processes, those that the planner refuses, that spill or that ptxas calls slow are dropped, the others are checked against float64
+and timed in turn, and the fastest is the next to start from. The winner is timed against the plan in use (A B A B) and becomes a record if it is faster by MARGIN. Records go to --out
 (default: the user's folder, where the planner finds them), every measurement to --log: the same command again goes on from there.
 """
 import argparse
@@ -39,6 +39,26 @@ AXES = {
     "exact_counts": [False, True],
     "stealing": [False, True],
     "order": ["static", "dynamic"],
+}
+# Several fields at once, by head size: what was fast on Hopper, each tried with and without a deferred maximum. Single steps from the
+# plan in use need not lead there.
+SEEDS = {
+    64: [
+        dict(tile=(256, 64), stages=3, ping_pong=True, q_in_regs=False),
+        dict(tile=(256, 64), stages=3, ping_pong=False, q_in_regs=False),
+        dict(tile=(192, 112), stages=2, ping_pong=True, early_wait=True),
+        dict(tile=(192, 128), stages=2, ping_pong=True),
+    ],
+    128: [
+        dict(tile=(128, 128), stages=2, q_in_regs=True, early_wait=True),
+        dict(tile=(128, 64), stages=4, q_in_regs=True, ping_pong=True),
+        dict(tile=(192, 80), stages=2),
+        dict(tile=(192, 64), stages=3),
+    ],
+    256: [
+        dict(tile=(128, 64), stages=2, early_wait=True),
+        dict(tile=(128, 80), stages=2, early_wait=True),
+    ],
 }
 MARGIN = 1.005  # a gain below this is noise
 SWEEPS = 4
@@ -110,6 +130,13 @@ def in_use(p):
     program = _api.compile(*shapes(p), element=p["element"], target="sm_90a", **options(p))
     known = {**plan["tile"], **plan["order"], "order": plan["order"]["name"], **read(program.text("plan")), "tile": (plan["tile"]["m"], plan["tile"]["n"])}
     return {field: known[field] for field in axes() if field in known}, program.text("report")
+
+
+def seeds(p, fields):
+    """SEEDS of a problem as whole plans, as far as this build knows their fields."""
+    for seed in SEEDS.get(p["d"], []) if p["dv"] == p["d"] else []:
+        for defer in (True, False):
+            yield {field: value for field, value in {**fields, **seed, "defer_max": defer}.items() if field in axes()}
 
 
 def neighbours(fields, axes):
@@ -317,7 +344,7 @@ class Search:
 
         follows = p["element"] != self.leader
         others = self.winners.get(kernel_of(p, element=""), []) + ([in_use(dict(p, element=self.leader))[0]] if follows else [])
-        starts = list({written(f): f for f in [default, *others]}.values())
+        starts = list({written(f): f for f in [default, *others, *(() if follows else seeds(p, default))]}.values())
         best, tried = walk(starts, evaluate, axes(), more=lambda: self.more() and not follows)
         plan = written(best)
         if plan == written(default):

@@ -61,6 +61,13 @@ def test_what_ptxas_complains_of(report, words):
     assert "spills" not in (tune.complaint(report, allowed_spill=36) or "")
 
 
+def test_seeds_are_whole_plans_without_unknown_fields(monkeypatch):
+    monkeypatch.setattr(tune, "axes", lambda: {"tile": [], "stages": [], "overlap": []})
+    assert list(tune.seeds(dict(P, d=192, dv=192), {})) == []
+    plans = list(tune.seeds(P, {"overlap": True}))
+    assert plans and all(plan.keys() == {"tile", "stages", "overlap"} for plan in plans)
+
+
 def test_candidates_are_compiled_or_refused_with_a_sentence():
     assert "232448" in tune.prepare(P, "#flash.plan<tile = [128, 128], stages = 9>", 0)
     assert "fits_no" in tune.prepare(P, "#flash.plan<fits_no = 1>", 0)
@@ -158,6 +165,7 @@ def pretended(monkeypatch, tmp_path):
     monkeypatch.setattr(tune, "axes", lambda: {"tile": [(128, n) for n in range(64, 257, 16)], "stages": [1, 2]})
     monkeypatch.setattr(tune.concurrent.futures, "ProcessPoolExecutor", InProcess)
     monkeypatch.setattr(tune, "prepare", refused)
+    monkeypatch.setattr(tune, "SEEDS", {})
     monkeypatch.setenv("FLASH_RECORDS", str(tmp_path))
     return tmp_path
 
