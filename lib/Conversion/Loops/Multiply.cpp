@@ -1,7 +1,9 @@
 //===- Multiply.cpp - products of tiles -----------------------------------===//
 //
-// Each element is one chain of fused multiply-adds in the order of the contraction, whatever the
-// shapes around it: every way to cut a kernel into tiles and roles gives the same bits.
+// Each element is a sum of chains of fused multiply-adds, each over a stretch of the contraction,
+// in its order, whatever the shapes around it: every way to cut a kernel into roles and runs gives
+// the same bits. The stretches keep rounding errors small: a long chain rounds at the size of its
+// sum.
 //
 //===----------------------------------------------------------------------===//
 #include "Loops.h"
@@ -74,42 +76,60 @@ Value Lowering::turned(Value tile) {
   return to;
 }
 
+/// The part of a contraction over n that is summed from zero: its largest divisor up to 32.
+static int64_t stretchOf(int64_t n) {
+  int64_t stretch = std::min<int64_t>(n, 32);
+  while (n % stretch)
+    --stretch;
+  return stretch;
+}
+
 /// acc + a * b into the result's buffer, in blocks of 4 rows x 16 columns that stay in registers.
 void Lowering::multiply(MmaOp op) {
   Value a = at(op.getA()), right = at(op.getB()), to = at(op.getResult());
   ArrayRef<int64_t> shape = op.getResult().getType().getShape();
   int64_t contracted = cast<MemRefType>(a.getType()).getShape()[1];
   int64_t lanes = lanesOf(shape[1]), rows = std::min<int64_t>(lanesOf(shape[0]), 4);
+  int64_t stretch = stretchOf(contracted);
   if (op.getAcc() && at(op.getAcc()) != to)
     copy(at(op.getAcc()), to);
   if (op.getTransB()) // columns of b are to be contiguous
     right = turned(right);
   auto rowAt = [&](Value i, int64_t r) { return (toInt(i) + r).get(); };
   VectorType vector = vectorOf(lanes);
+  auto sumOver = [&](Value from, Value end, int64_t step, ValueRange init,
+                     function_ref<SmallVector<Value>(Value, ValueRange)> body) -> ValueRange {
+    auto made = scf::ForOp::create(b, from, end, index(step), init);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(made.getBody());
+    scf::YieldOp::create(b, body(made.getInductionVar(), made.getRegionIterArgs()));
+    return made.getResults();
+  };
   loop(shape[1], lanes, [&](Value j) {
     loop(shape[0], rows, [&](Value i) {
-      SmallVector<Value> sums;
-      for (int64_t r = 0; r < rows; ++r)
-        sums.push_back(
-            op.getAcc()
-                ? vector::LoadOp::create(b, vector, to, ValueRange{rowAt(i, r), j}).getResult()
-                : real(vector, 0));
-      auto products = scf::ForOp::create(b, index(0), index(contracted), index(1), sums);
-      {
-        OpBuilder::InsertionGuard guard(b);
-        b.setInsertionPointToStart(products.getBody());
-        Value k = products.getInductionVar();
+      SmallVector<Value> acc, zeros(rows, real(vector, 0));
+      for (int64_t r = 0; r < rows && op.getAcc(); ++r)
+        acc.push_back(vector::LoadOp::create(b, vector, to, ValueRange{rowAt(i, r), j}));
+      auto product = [&](Value k, ValueRange sums) {
         Value rowOfB = vector::LoadOp::create(b, vector, right, ValueRange{k, j});
         SmallVector<Value> next;
         for (int64_t r = 0; r < rows; ++r) {
           Value left = memref::LoadOp::create(b, a, ValueRange{rowAt(i, r), k});
-          next.push_back(
-              math::FmaOp::create(b, splat(left, lanes), rowOfB, products.getRegionIterArg(r)));
+          next.push_back(math::FmaOp::create(b, splat(left, lanes), rowOfB, sums[r]));
         }
-        scf::YieldOp::create(b, next);
-      }
+        return next;
+      };
+      ValueRange sums =
+          sumOver(index(0), index(contracted), stretch, acc.empty() ? zeros : acc,
+                  [&](Value k0, ValueRange sums) {
+                    Value end = (toInt(k0) + stretch).get();
+                    SmallVector<Value> next;
+                    for (auto [sum, part] : llvm::zip(sums, sumOver(k0, end, 1, zeros, product)))
+                      next.push_back(arith::AddFOp::create(b, sum, part));
+                    return next;
+                  });
       for (int64_t r = 0; r < rows; ++r)
-        vector::StoreOp::create(b, products.getResult(r), to, ValueRange{rowAt(i, r), j});
+        vector::StoreOp::create(b, sums[r], to, ValueRange{rowAt(i, r), j});
     });
   });
 }
