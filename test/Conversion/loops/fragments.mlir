@@ -4,7 +4,7 @@
 !S = !flash_tile.frag<8x32xf32>
 !C = !flash_tile.frag<8x1xf32>
 
-// A product is a chain of fused multiply-adds over blocks of 4 rows and 16 columns; the transposed operand is turned
+// A product sums chains of at most 32 fused multiply-adds over blocks of 4 rows and 16 columns; the transposed operand is turned
 // first. The accumulator's buffer takes the sum, and rescale, cast and mask work where their operand lies.
 // CHECK-LABEL: func.func @products(
 // CHECK-DAG:     %[[S:.*]] = memref.alloc() {{.*}} : memref<8x32xf32>
@@ -18,7 +18,8 @@
 // CHECK:               %[[A:.*]] = memref.load %{{.*}}[%[[I]], %[[K]]]
 // CHECK:               %[[LEFT:.*]] = vector.broadcast %[[A]]
 // CHECK:               math.fma %[[LEFT]], %[[B]]
-// CHECK:             vector.store %[[SUMS]]#0, %[[S]][%[[I]], %[[J]]]
+// CHECK:             %[[SUM:.*]] = arith.addf %[[SUMS]]#0,
+// CHECK:             vector.store %[[SUM]], %[[S]][%[[I]], %[[J]]]
 // CHECK:         arith.truncf %{{.*}} : vector<16xf32> to vector<16xf16>
 // CHECK:         vector.store %{{.*}}, %[[S]]
 // CHECK:         %[[ACC:.*]] = vector.load %[[O:.*]][%{{.*}}, %{{.*}}] : memref<8x32xf32>, vector<16xf32>
