@@ -122,7 +122,8 @@ void runOn(mlir::ModuleOp kernel, const char *clock, const Problem &problem,
   }
 }
 
-TEST(Mutants, AreNoticed) {
+/// Plants each error in the overlapped kernel of a causal problem whose plan says `structures` too.
+void check(const std::string &structures, llvm::ArrayRef<Mutant> mutants) {
   Problem problem{.heads = 2,
                   .kvHeads = 1,
                   .lenQ = 40,
@@ -132,7 +133,8 @@ TEST(Mutants, AreNoticed) {
   auto module =
       compile(*context,
               opText(problem, "tile = [16, 8], stages = 2, consumers = 2, registers = [24, 240], "
-                              "overlap = true, exact_counts = true"),
+                              "overlap = true, exact_counts = true" +
+                                  structures),
               [](mlir::OpPassManager &pm) {
                 pm.addPass(createFlashLowerToTile());
                 pm.addPass(createFlashTileSkipBlocks());
@@ -140,6 +142,8 @@ TEST(Mutants, AreNoticed) {
                 pm.addPass(createFlashTileSplitRoles());
                 pm.addPass(createFlashTileExactCounts());
                 pm.addPass(createFlashTileOverlapSoftmax());
+                pm.addPass(createFlashTileHoldQ());
+                pm.addPass(createFlashTilePingPong());
                 pm.addPass(mlir::createCSEPass());
               });
   ASSERT_TRUE(bool(module)) << llvm::toString(module.takeError());
@@ -159,6 +163,43 @@ TEST(Mutants, AreNoticed) {
     runOn(*copy, "late", problem, noticed);
     EXPECT_EQ(noticed, mutant.noticed);
   }
+}
+
+TEST(Mutants, AreNoticed) { check("", mutants); }
+
+/// The first op of its kind below `root`.
+template <class Op> Op first(mlir::Operation *root) {
+  Op found;
+  root->walk([&](Op op) { found = found ? found : op; });
+  return found;
+}
+
+TEST(Mutants, OfTurnsAndQInRegistersAreNoticed) {
+  const Mutant planted[] = {
+      {"none", [](Kernel &) {}, {}},
+      {"an empty turn is missing",
+       [](Kernel &k) { first<InTurnOp>(k.skip).erase(); },
+       {"deadlock"}},
+      {"K is not awaited early, but taken for awaited",
+       [](Kernel &k) {
+         k.run.walk([&](WaitOp wait) {
+           if (wait.getTile().use_empty())
+             wait.erase();
+         });
+       },
+       {"early"}},
+      {"Q is released before it is read",
+       [](Kernel &k) {
+         auto read = first<ReadOp>(k.module);
+         for (auto release : read->getBlock()->getOps<ReleaseOp>())
+           if (read->isBeforeInBlock(release)) {
+             release->moveBefore(read);
+             break;
+           }
+       },
+       {"verifier", "late"}},
+  };
+  check(", q_in_regs = true, early_wait = true, ping_pong = true", planted);
 }
 
 } // namespace
