@@ -76,6 +76,7 @@ def Flash_PlanAttr : Flash_Attr<"Plan", "plan", "how the op is done: the planner
     | `stages` | slots of the K and of the V ring |
     | `consumers`, `registers = [producer, consumer]` | roles of a block |
     | `split_by` | what the consumers split: `"rows"` or `"columns"` of V |
+    | `defer_max` | exponents of unmasked blocks are measured against an older maximum |
     | `overlap` | the next QK product runs beside this tile's softmax and PV |
     | `q_in_regs` | Q is read into registers once a tile |
     | `early_wait` | the next K is awaited before PV is, behind the softmax |

@@ -147,6 +147,22 @@ def FlashTileExactCounts : Pass<"flash-tile-exact-counts"> {
   }];
   let dependentDialects = ["::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect"];
 }
+def FlashTileDeferMax : Pass<"flash-tile-defer-max"> {
+  let summary = "Measures the exponents of unmasked blocks against the maximum of the blocks before them";
+  let description = [{
+    Expects runs of key blocks with an unmasked one, behind blocks that show every row a key (`every_row` of `block_range`
+    sees to it). The unmasked run needs no row maximum then: its softmax steps become `deferred`, its rescales `rare`.
+    What overflows all the same (a jump of more than 2^127 within a block) is redone exactly: each instance whose sums are not
+    finite computes its own rows again, with the plain online softmax, from blocks it fetches into a ring of its own
+    ("exact"), so that no other instance learns of it. Does nothing unless the plan says `defer_max = true`.
+
+    Changes numbers: p is rounded relative to an older maximum, by at most the same relative error.
+
+    Before: `%p, %m1, %l1, %alpha = flash_tile.softmax_step online %s, %m, %l ...`
+    After:  `%p, %m1, %l1, %alpha = flash_tile.softmax_step deferred %s, %m, %l ...` in the run `inner`
+  }];
+  let dependentDialects = ["::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect"];
+}
 def FlashTileHoldQ : Pass<"flash-tile-hold-q"> {
   let summary = "Reads Q into registers once a tile";
   let description = [{

@@ -26,6 +26,8 @@ struct PipelineOptions : mlir::PassPipelineOptions<PipelineOptions> {
                            llvm::cl::init(true)};
   Option<bool> overlapSoftmax{*this, "overlap-softmax", llvm::cl::desc("QK of the next block beside the softmax"),
                               llvm::cl::init(true)};
+  Option<bool> deferMax{*this, "defer-max", llvm::cl::desc("unmasked blocks measured against an older maximum"),
+                        llvm::cl::init(true)};
   Option<bool> holdQ{*this, "hold-q", llvm::cl::desc("Q in registers where the plan says so"), llvm::cl::init(true)};
   Option<bool> pingPong{*this, "ping-pong", llvm::cl::desc("consumers take turns where the plan says so"),
                         llvm::cl::init(true)};

@@ -69,7 +69,7 @@ class Tile_EnumAttr<EnumAttrInfo e, string mnem> : EnumAttr<Tile_Dialect, e, mne
 def UnitEnum : Tile_Enum<"Unit", "who may execute an op", [
   I32EnumAttrCase<"any", 0>, I32EnumAttrCase<"copy", 1>, I32EnumAttrCase<"tensor", 2>, I32EnumAttrCase<"vector", 3>]>;
 def SoftmaxEnum : Tile_Enum<"SoftmaxMode", "what a softmax step is measured against", [
-  I32EnumAttrCase<"first", 0>, I32EnumAttrCase<"online", 1>]>;
+  I32EnumAttrCase<"first", 0>, I32EnumAttrCase<"online", 1>, I32EnumAttrCase<"deferred", 2>]>;
 def SoftmaxAttr : Tile_EnumAttr<SoftmaxEnum, "softmax">;
 
 def RoleAttr : AttrDef<Tile_Dialect, "Role"> {
@@ -155,12 +155,13 @@ def BlockRangeOp : Tile_Op<"block_range", "any", [Pure]> {
   let meaning = [{
     Blocks are visited downwards from `end - 1`: `right` masked ones (at least one if any block of this stretch is
     needed: it pays for the ragged end), `inner` fully visible ones, `left` masked ones, then `sink` blocks
-    downwards from `sink - 1`. Evaluated for `split` of `splits`. Expanded late, from the planner's own formula.
+    downwards from `sink - 1`. Evaluated for `split` of `splits`. With `every_row`,
+    the right run goes on until each row that sees a key has seen one in it. Expanded late, from the planner's own formula.
   }];
   let example = [{%end, %right, %inner, %left, %sink = flash_tile.block_range by <causal> rows[%row0, 128] block 64
         lengths(%lq, %lk) split(%s, %n)}];
   let arguments = (ins Index:$row0, Index:$len_q, Index:$len_k, Index:$split, Index:$splits, I64Attr:$rows, I64Attr:$block,
-                       Tile_MaskAttr:$mask, DefaultValuedAttr<I64Attr, "1">:$group);
+                       Tile_MaskAttr:$mask, DefaultValuedAttr<I64Attr, "1">:$group, UnitAttr:$every_row);
   let results = (outs Index:$end, Index:$right, Index:$inner, Index:$left, Index:$sink);
   let assemblyFormat = [{ `by` $mask `rows` `[` $row0 `,` $rows `]` `block` $block `lengths` `(` $len_q `,` $len_k `)`
     `split` `(` $split `,` $splits `)` attr-dict }];
@@ -395,9 +396,12 @@ def SoftmaxStepOp : Tile_Op<"softmax_step", "vector",
 
     - `first`: m' = rowmax(s), alpha = 1 (m and l are ignored)
     - `online`: m' = max(m, rowmax(s))
+    - `deferred`: m' = m, every row having seen a key, unless a share of the row's sum of p passes 2^13 (a share is what
+      one lane holds, at most the row): then m' is raised so that its largest p is at most 1
 
     Always p = exp2(c*s - c*m'), l' = alpha*l + rowsum(p), alpha = exp2(c*m - c*m'); a row that has seen no key
-    (m' at most half the mask value) keeps p = 0, l' = 0.
+    (m' at most half the mask value) keeps p = 0, l' = 0. Where a deferred p passes 2^100, l' is not finite and stays so
+    (`overflowed`).
   }];
   let example = [{%p, %m1, %l1, %alpha = flash_tile.softmax_step online %s, %m, %l scale %scale : <64x128xf32>, <64x1xf32>}];
   let arguments = (ins SoftmaxAttr:$mode, FragType:$s, FragType:$m, FragType:$l, F32:$scale);
@@ -406,12 +410,19 @@ def SoftmaxStepOp : Tile_Op<"softmax_step", "vector",
   let hasVerifier = 1;
 }
 def RescaleOp : Tile_Op<"rescale", "vector", [Pure, AllTypesMatch<["o", "result"]>]> {
-  let summary = "o * alpha by rows";
+  let summary = "o * alpha by rows; `rare`: alpha is nearly always 1, test first";
   let example = "%o1 = flash_tile.rescale %o, %alpha : <64x128xf32>, <64x1xf32>";
-  let arguments = (ins FragType:$o, FragType:$alpha);
+  let arguments = (ins FragType:$o, FragType:$alpha, UnitAttr:$rare);
   let results = (outs FragType:$result);
-  let assemblyFormat = "$o `,` $alpha attr-dict `:` type($o) `,` type($alpha)";
+  let assemblyFormat = "$o `,` $alpha (`rare` $rare^)? attr-dict `:` type($o) `,` type($alpha)";
   let hasVerifier = 1;
+}
+def OverflowedOp : Tile_Op<"overflowed", "vector", [Pure]> {
+  let summary = "whether a value of any row of the instance is not finite; the same answer in all its threads";
+  let example = "%bad = flash_tile.overflowed %l : <64x1xf32>";
+  let arguments = (ins FragType:$value);
+  let results = (outs I1:$result);
+  let assemblyFormat = "$value attr-dict `:` type($value)";
 }
 def FinalizeOp : Tile_Op<"finalize", "vector",
     [Pure, AttrSizedOperandSegments, AllTypesMatch<["o", "result"]>, AllTypesMatch<["m", "l", "lse"]>]> {

@@ -138,6 +138,7 @@ private:
     set("overlap_softmax", options.overlapSoftmax);
     set("hold_q", options.holdQ);
     set("ping_pong", options.pingPong);
+    set("defer_max", options.deferMax);
   }
   std::string said;
 };

@@ -113,7 +113,8 @@ static std::string asText(const Problem &problem, const Plan &plan, const Facts 
                            : ", one product at a time") +
              (plan.qInRegisters ? ", Q in registers" : "") +
              (plan.earlyWait ? ", the next K awaited before PV" : "") +
-             (plan.pingPong ? ", consumers take turns" : ""));
+             (plan.pingPong ? ", consumers take turns" : "") +
+             (plan.deferMax ? ", unmasked blocks measured against an older maximum" : ""));
     line("shared", number(plan.sharedBytes) + " of " + number(facts.machine.sharedBytesPerBlock) +
                        " bytes (" + share(plan.sharedBytes, facts.machine.sharedBytesPerBlock) +
                        ")");
@@ -179,6 +180,7 @@ static std::string asJson(const Problem &problem, const Plan &plan, const Facts 
                   {"pv_from_registers", plan.pvFromRegisters},
                   {"overlap", plan.overlap},
                   {"q_in_regs", plan.qInRegisters},
+                  {"defer_max", plan.deferMax},
                   {"early_wait", plan.earlyWait},
                   {"ping_pong", plan.pingPong},
                   {"why", plan.reasons.tile}};

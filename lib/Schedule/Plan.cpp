@@ -34,7 +34,8 @@ Tile tileOf(const Plan &plan) {
           {},
           plan.qInRegisters,
           plan.earlyWait,
-          plan.pingPong};
+          plan.pingPong,
+          plan.deferMax};
 }
 
 std::vector<RingNeed> ringsOf(const Plan &plan, ElementType element) {
@@ -50,6 +51,10 @@ std::vector<RingNeed> ringsOf(const Plan &plan, ElementType element) {
   if (plan.stealing)
     rings.push_back(
         {.name = "work", .bytes = ordinalBytes, .align = ordinalBytes, .stages = workStages});
+  if (plan.deferMax)
+    rings.push_back({.name = "exact",
+                     .bytes = slot(min(redoneKeys, plan.tileN), max(plan.headTile, plan.headTileV)),
+                     .stages = plan.consumers});
   return rings;
 }
 
@@ -89,6 +94,7 @@ static void chooseTile(Plan &plan, const Problem &problem, const TileRow &row,
   plan.qInRegisters = overrides.qInRegisters.value_or(tile.qInRegisters);
   plan.earlyWait = overrides.earlyWait.value_or(tile.earlyWait);
   plan.pingPong = overrides.pingPong.value_or(tile.pingPong);
+  plan.deferMax = overrides.deferMax.value_or(tile.deferMax && plan.splitBy == SplitBy::rows);
   plan.transfer = overrides.transfer.value_or(Transfer::tma);
 
   const bool kept = !overrides.tileM && !overrides.tileN && !overrides.stages &&

@@ -44,6 +44,7 @@ static void addTilePasses(OpPassManager &pm, const PipelineOptions &options, fla
   optional(options.splitRoles, createFlashTileSplitRoles());
   optional(options.exactCounts, createFlashTileExactCounts());
   optional(options.overlapSoftmax, createFlashTileOverlapSoftmax());
+  optional(options.deferMax, createFlashTileDeferMax());
   optional(options.holdQ, createFlashTileHoldQ());
   optional(options.pingPong, createFlashTilePingPong());
   pm.addPass(createCanonicalizerPass());

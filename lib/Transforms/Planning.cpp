@@ -27,6 +27,7 @@ schedule::PlanOverrides flash::overridesOf(PlanAttr plan) {
   fixed.qInRegisters = plan.getFlag("q_in_regs");
   fixed.earlyWait = plan.getFlag("early_wait");
   fixed.pingPong = plan.getFlag("ping_pong");
+  fixed.deferMax = plan.getFlag("defer_max");
   fixed.packGqa = plan.getFlag("pack_gqa");
   fixed.splits = plan.getInt("splits");
   if (auto name = plan.getText("transfer"))

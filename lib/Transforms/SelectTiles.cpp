@@ -39,7 +39,8 @@ LogicalResult selectTile(AttentionOp op) {
   attr = filled(attr, "overlap", builder.getBoolAttr(plan->overlap));
   for (auto [field, on] : {std::pair{"q_in_regs", plan->qInRegisters},
                            {"early_wait", plan->earlyWait},
-                           {"ping_pong", plan->pingPong}})
+                           {"ping_pong", plan->pingPong},
+                           {"defer_max", plan->deferMax}})
     if (on) // off where left out
       attr = filled(attr, field, builder.getBoolAttr(on));
   attr = filled(attr, "pack_gqa", builder.getBoolAttr(plan->packGqa), plan->reasons.packGqa);

@@ -46,7 +46,7 @@ TEST(Plan, Hopper) {
   EXPECT_EQ(plan.tileN, 128);
   EXPECT_EQ(plan.consumers, 2);
   EXPECT_EQ(plan.threads, 384);
-  EXPECT_EQ(plan.sharedBytes, (32 + 4 * 32) * 1024 + 6 * 16);
+  EXPECT_EQ(plan.sharedBytes, (32 + 4 * 32 + 8) * 1024 + 8 * 16);
   EXPECT_EQ(plan.order, WorkOrder::fixed);
   EXPECT_EQ(gridOf(plan, p), 128); // as many tiles; fewer than SMs
 
@@ -56,7 +56,9 @@ TEST(Plan, Hopper) {
   EXPECT_EQ(plan.order, WorkOrder::dynamic);
   EXPECT_TRUE(plan.persistent);
   EXPECT_TRUE(plan.stealing);
-  EXPECT_EQ(ringsOf(plan, p.element).back().name, "work");
+  EXPECT_EQ(ringsOf(plan, p.element)[3].name, "work");
+  EXPECT_EQ(ringsOf(plan, p.element)[4].name, "exact");
+  EXPECT_EQ(ringsOf(planned(p, {.deferMax = false}), p.element).size(), 4u);
   EXPECT_FALSE(planned(p, {.transfer = Transfer::gather}).stealing);
   EXPECT_FALSE(planned(p, {.stealing = false}).stealing);
   EXPECT_EQ(gridOf(plan, p), 132);
@@ -122,7 +124,7 @@ TEST(Plan, WhatIsSetByHandIsKeptAndChecked) {
 TEST(Plan, RefusesWithDemandFactAndWayOut) {
   const Problem h = problem(Target::sm90), cpu = problem(Target::cpu);
   EXPECT_EQ(refused(h, {.stages = 4}),
-            "plan needs 295072 bytes of shared memory, sm_90a has 232448; use fewer stages");
+            "plan needs 303296 bytes of shared memory, sm_90a has 232448; use fewer stages");
   EXPECT_EQ(refused(h, {.tileM = 100}),
             "expected a tile of 64 queries, 64 for each of 1 consumers on sm_90a, it has 100; set "
             "tile m or consumers");

@@ -28,6 +28,9 @@ template <class I> struct Runs {
   I end, right, inner, left, sink;
 };
 
+/// With `everyRow` the right run goes on until each row that sees a key of the window has seen one in
+/// it, as the inner run then may demand.
+///
 /// The runs of split `split` of `splits` for rows [row0, row0 + rows) of a query tile. With
 /// group > 1 rows are packed: row r is query r / group. lenQ counts queries.
 ///
@@ -35,7 +38,7 @@ template <class I> struct Runs {
 /// ascending order. A share that holds the seam thus holds sink blocks from 0 on.
 template <class I>
 Runs<I> keyRuns(const Mask &mask, I row0, int64_t rows, int64_t block, I lenQ, I lenK,
-                int64_t group, I split, I splits) {
+                int64_t group, I split, I splits, bool everyRow = false) {
   const int64_t one = 1, none = 0;
   I zero = constant(row0, 0);
   I first = row0, last = row0 + (rows - 1);
@@ -74,6 +77,10 @@ Runs<I> keyRuns(const Mask &mask, I row0, int64_t rows, int64_t block, I lenQ, I
   I myEnd = begin + min(to, main);
   I myBegin = min(begin + from, myEnd);
   I rightBegin = clamp(allTo, myBegin, max(myEnd - one, myBegin));
+  if (everyRow) { // the lowest row sees least far: one block more where the run starts at its end
+    I unseen = select(lessThan(rightBegin * block, keysTo(mask, lowest, lenK)), zero, zero + one);
+    rightBegin = max(rightBegin - unseen, myBegin);
+  }
   I innerBegin = clamp(allFrom, myBegin, rightBegin);
   Runs<I> runs{myEnd, myEnd - rightBegin, rightBegin - innerBegin, innerBegin - myBegin, zero};
   if (mask.hasSinkTokens()) {

@@ -59,6 +59,7 @@ struct Plan {
   int64_t producerRegisters = 0, consumerRegisters = 0; ///< a thread; 0: no register roles
   bool pvFromRegisters = true, overlap = false;
   bool qInRegisters = false, earlyWait = false, pingPong = false;
+  bool deferMax = false; ///< unmasked blocks are measured against an older maximum
   bool packGqa = false;
   int64_t group = 1; ///< query heads that share a tile: 1 unless packed
   int64_t splits = 1;
@@ -79,6 +80,7 @@ struct PlanOverrides {
   std::optional<int64_t> producerRegisters = {}, consumerRegisters = {};
   std::optional<bool> pvFromRegisters = {}, overlap = {};
   std::optional<bool> qInRegisters = {}, earlyWait = {}, pingPong = {};
+  std::optional<bool> deferMax = {};
   std::optional<Transfer> transfer = {};
   std::optional<bool> packGqa = {};
   std::optional<int64_t> splits = {};

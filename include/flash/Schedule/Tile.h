@@ -90,7 +90,12 @@ struct Tile {
   bool qInRegisters = false; ///< Q is read once a tile, and its slot is free at once
   bool earlyWait = false; ///< the next K is awaited before PV: keeps that wait behind the softmax
   bool pingPong = false;  ///< consumers take turns on the tensor unit
+  bool deferMax = false;  ///< unmasked blocks are measured against an older maximum
 };
+
+/// Keys of a block that a deferred softmax redoes: what a product contracts at once, hence the
+/// smallest ring.
+inline constexpr int64_t redoneKeys = 16;
 
 /// Head sizes as tiles hold them: (padded D, padded Dv).
 struct HeadTile {

@@ -18,6 +18,8 @@ using namespace flash;
 using namespace flash::loops;
 using namespace flash::tile;
 
+static constexpr float kMostSum = 0x1p13f; // above which a deferred step measures anew
+static constexpr float kMostPower = 100;   // of two, by which a deferred step may be off
 static constexpr float kInfinity = std::numeric_limits<float>::infinity();
 static constexpr float kLog2e = 1.44269504088896341f, kLn2 = 0.693147180559945309f;
 static const float kMasked = -std::ldexp(1.0f, 100);
@@ -55,6 +57,8 @@ Value Lowering::exp2(Value x) {
   bits = arith::ShLIOp::create(b, arith::AddIOp::create(b, bits, integers(127)), integers(23));
   Value result = arith::MulFOp::create(b, sum, arith::BitcastOp::create(b, type, bits));
   Value tiny = arith::CmpFOp::create(b, arith::CmpFPredicate::OLT, x, real(type, -126.0f));
+  Value huge = arith::CmpFOp::create(b, arith::CmpFPredicate::OGE, x, real(type, 127.5f));
+  result = arith::SelectOp::create(b, huge, real(type, kInfinity), result);
   return arith::SelectOp::create(b, tiny, real(type, 0.0f), result);
 }
 
@@ -161,7 +165,7 @@ void Lowering::lower(MaskOp op) {
 }
 
 void Lowering::lower(SoftmaxStepOp op) {
-  bool first = op.getMode() == SoftmaxMode::first;
+  bool first = op.getMode() == SoftmaxMode::first, deferred = op.getMode() == SoftmaxMode::deferred;
   ArrayRef<int64_t> shape = op.getS().getType().getShape();
   int64_t lanes = lanesOf(shape[1]);
   VectorType vector = vectorOf(lanes);
@@ -187,12 +191,15 @@ void Lowering::lower(SoftmaxStepOp op) {
     auto elements = [&](Value col) -> Value {
       return vector::LoadOp::create(b, vector, s, ValueRange{row, col});
     };
-    Value top = overRow(real(vector, -kInfinity),
-                        [&](Value col, Value sum) { return larger(elements(col), sum); });
-    top = across(top, larger);
     Value before = first ? Value() : rowValue(m, row), sum = first ? Value() : rowValue(l, row);
-    if (!first)
-      top = larger(before, top);
+    Value top = before;
+    if (!deferred) {
+      top = overRow(real(vector, -kInfinity),
+                    [&](Value col, Value sum) { return larger(elements(col), sum); });
+      top = across(top, larger);
+      if (!first)
+        top = larger(before, top);
+    }
     // A row that has seen no key is measured against 0: its p = exp2(c * masked) is 0.
     Value dead = arith::CmpFOp::create(b, arith::CmpFPredicate::OLE, top, real(f32, kMasked / 2));
     Value zero = real(f32, 0);
@@ -204,7 +211,30 @@ void Lowering::lower(SoftmaxStepOp op) {
       return plus(value, sum);
     });
     Value total = across(sums, plus), scale = real(f32, 1);
-    if (!first) {
+    if (deferred) {
+      // Almost always 2^0 of it all.
+      Value largest = across(overRow(real(vector, 0),
+                                     [&](Value col, Value sum) {
+                                       Value value = vector::LoadOp::create(b, vector, p, ValueRange{row, col});
+                                       return larger(value, sum);
+                                     }),
+                             larger);
+      Value tooLarge = arith::CmpFOp::create(b, arith::CmpFPredicate::UGT, total, real(f32, kMostSum));
+      Value power = math::CeilOp::create(b, math::Log2Op::create(b, larger(largest, real(f32, 1))));
+      power = arith::SelectOp::create(b, tooLarge, power, zero);
+      top = arith::AddFOp::create(b, before, arith::DivFOp::create(b, power, c));
+      // From the rounded products, so that old and new p are measured alike.
+      scale = exp2(arith::SubFOp::create(b, level, arith::MulFOp::create(b, c, top)));
+      // Past 2^100 the factor itself would vanish: the sum becomes inf, and the rows are redone.
+      Value lost = arith::CmpFOp::create(b, arith::CmpFPredicate::UGT, power, real(f32, kMostPower));
+      scale = arith::SelectOp::create(b, lost, real(f32, kInfinity), scale);
+      scale = arith::SelectOp::create(b, tooLarge, scale, real(f32, 1));
+      total = arith::MulFOp::create(b, scale, plus(sum, total));
+      loop(index(0), index(shape[1]), lanes, [&](Value col) {
+        Value value = vector::LoadOp::create(b, vector, p, ValueRange{row, col});
+        vector::StoreOp::create(b, arith::MulFOp::create(b, value, splat(scale, lanes)), p, ValueRange{row, col});
+      });
+    } else if (!first) {
       scale = exp2(arith::SubFOp::create(b, arith::MulFOp::create(b, c, before), level));
       total = plus(arith::MulFOp::create(b, scale, sum), total);
     }
@@ -221,6 +251,19 @@ void Lowering::lower(RescaleOp op) {
     Value value = vector::LoadOp::create(b, vectorOf(lanes), from, ValueRange{row, col});
     return arith::MulFOp::create(b, value, splat(rowValue(alpha, row), lanes)).getResult();
   });
+}
+
+void Lowering::lower(OverflowedOp op) {
+  Value values = at(op.getValue());
+  int64_t rows = op.getValue().getType().getShape()[0];
+  Value no = arith::ConstantOp::create(b, b.getBoolAttr(false));
+  auto made = scf::ForOp::create(b, index(0), index(rows), index(1), no);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(made.getBody());
+  Value size = math::AbsFOp::create(b, rowValue(values, made.getInductionVar()));
+  Value isNot = arith::CmpFOp::create(b, arith::CmpFPredicate::UGE, size, real(b.getF32Type(), kInfinity));
+  scf::YieldOp::create(b, ValueRange(arith::OrIOp::create(b, made.getRegionIterArg(0), isNot)));
+  map.map(op.getResult(), made.getResult(0));
 }
 
 void Lowering::lower(FinalizeOp op) {

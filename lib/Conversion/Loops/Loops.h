@@ -110,6 +110,7 @@ private:
   void lower(tile::MaskOp op);
   void lower(tile::SoftmaxStepOp op);
   void lower(tile::RescaleOp op);
+  void lower(tile::OverflowedOp op);
   void lower(tile::FinalizeOp op);
   Value exp2(Value x);
   Value across(Value vector, llvm::function_ref<Value(Value, Value)> join);

@@ -178,7 +178,7 @@ LogicalResult Lowering::lower(Operation &op) {
       .Case<scf::ForOp, scf::IfOp, ForWorkOp, InTurnOp, MapOp>([&](auto op) { return lower(op); })
       .Case<BlockRangeOp, ViewOp, LengthOp, RingOp, FillOp, WaitOp, ReleaseOp, SliceOp, ReadOp,
             LoadOp, StoreOp, MmaOp, MmaWaitOp, SplatOp, CastOp, MaskOp, SoftmaxStepOp, RescaleOp,
-            FinalizeOp>([&](auto op) {
+            OverflowedOp, FinalizeOp>([&](auto op) {
         lower(op);
         return success();
       })
@@ -357,7 +357,8 @@ LogicalResult Lowering::lower(InTurnOp op) {
 void Lowering::lower(BlockRangeOp op) {
   auto runs = schedule::keyRuns(op.getMask().mask(), toInt(at(op.getRow0())), op.getRows(),
                                 op.getBlock(), toInt(at(op.getLenQ())), toInt(at(op.getLenK())),
-                                op.getGroup(), toInt(at(op.getSplit())), toInt(at(op.getSplits())));
+                                op.getGroup(), toInt(at(op.getSplit())), toInt(at(op.getSplits())),
+                                op.getEveryRow());
   IrInt counts[] = {runs.end, runs.right, runs.inner, runs.left, runs.sink};
   for (auto [result, count] : llvm::zip(op.getResults(), counts))
     map.map(result, count.get());

@@ -8,7 +8,9 @@
 #include "flash/Conversion/IrInt.h"
 #include "flash/Schedule/Mask.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include <cmath>
 #include <limits>
 
@@ -285,7 +287,79 @@ static Value hasKey(B &b, Value m) {
                                constant(b, m.getType(), kMaskValue / 2));
 }
 
+/// Whether `values` hold somewhere in the warp.
+static Value anyOfWarp(B &b, Value values) {
+  Value any;
+  for (int64_t i = 0; i < sizeOf(values); ++i) {
+    Value one = LLVM::ExtractElementOp::create(b, values, i32(b, i));
+    any = any ? Value(arith::OrIOp::create(b, any, one)) : one;
+  }
+  return NVVM::VoteSyncOp::create(b, b.getI1Type(), i32(b, -1), any, NVVM::VoteSyncKind::any);
+}
+
+Value Fragments::rescaleRarely(B &b, Value o, Value alpha) {
+  Value isNot1 = arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, alpha, constant(b, alpha.getType(), 1));
+  auto branch = scf::IfOp::create(b, o.getType(), anyOfWarp(b, isNot1), /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.thenBlock());
+  scf::YieldOp::create(b, rescale(b, o, alpha));
+  b.setInsertionPointToStart(branch.elseBlock());
+  scf::YieldOp::create(b, o);
+  return branch.getResult(0);
+}
+
+Value Fragments::hasOverflow(B &b, Value column) {
+  Value size = LLVM::FAbsOp::create(b, column);
+  Value isFinite = arith::CmpFOp::create(
+      b, arith::CmpFPredicate::OLT, size,
+      constant(b, column.getType(), std::numeric_limits<float>::infinity()));
+  Value all;
+  for (int64_t i = 0; i < sizeOf(column); ++i) {
+    Value one = LLVM::ExtractElementOp::create(b, isFinite, i32(b, i));
+    all = all ? Value(arith::AndIOp::create(b, all, one)) : one;
+  }
+  return arith::XOrIOp::create(b, all, arith::ConstantOp::create(b, b.getBoolAttr(true)));
+}
+
+/// The block's own sums tell whether an older maximum will do; only then is there anything to find.
+Fragments::Step Fragments::deferredStep(B &b, tile::SoftmaxStepOp::Adaptor in) {
+  Value s = in.getS(), m = in.getM(), l = in.getL();
+  auto type = ::llvm::cast<VectorType>(s.getType());
+  auto column = ::llvm::cast<VectorType>(m.getType());
+  int64_t groups = column.getNumElements() / 2;
+  constexpr float kMostSum = 0x1p13f; // f16 holds it, and no p of f16 or bf16 loses a bit below it
+
+  Value c = arith::MulFOp::create(b, in.getScale(), constant(b, b.getF32Type(), kLog2e));
+  Value cColumn = splat(b, column, c);
+  Value shift = arith::NegFOp::create(b, arith::MulFOp::create(b, m, cColumn));
+  Value p = exp2(b, fma(b, s, splat(b, type, c), broadcast(b, shift, type)));
+  Value sum = reduce(b, p, groups, /*isMax=*/false);
+  // Unordered: NaN and inf are too large as well.
+  Value tooLarge = arith::CmpFOp::create(b, arith::CmpFPredicate::UGT, sum, constant(b, column, kMostSum));
+  Value lNext = arith::AddFOp::create(b, l, sum), one = constant(b, column, 1);
+  auto branch = scf::IfOp::create(b, TypeRange{type, column, column, column}, anyOfWarp(b, tooLarge),
+                                  /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.elseBlock());
+  scf::YieldOp::create(b, ValueRange{p, m, lNext, one});
+  b.setInsertionPointToStart(branch.thenBlock());
+  Value top = joinQuad(b, reduce(b, p, groups, /*isMax=*/true), /*isMax=*/true);
+  Value power = LLVM::FCeilOp::create(b, log2(b, LLVM::MaxNumOp::create(b, top, one)));
+  Value mNext = arith::AddFOp::create(b, m, divide(b, power, cColumn));
+  // From the rounded products, so that old and new p are measured alike.
+  Value change = arith::AddFOp::create(b, arith::MulFOp::create(b, mNext, cColumn), shift);
+  // Past 2^100 the factor itself would vanish: the sum becomes inf, and the rows are redone.
+  Value lost = arith::CmpFOp::create(b, arith::CmpFPredicate::UGT, power, constant(b, column, 100));
+  Value alpha = arith::SelectOp::create(
+      b, lost, constant(b, column, std::numeric_limits<float>::infinity()),
+      exp2(b, arith::NegFOp::create(b, change)));
+  scf::YieldOp::create(b, ValueRange{rescale(b, p, alpha), mNext, arith::MulFOp::create(b, lNext, alpha), alpha});
+  return {branch.getResult(0), branch.getResult(1), branch.getResult(2), branch.getResult(3)};
+}
+
 Fragments::Step Fragments::softmaxStep(B &b, tile::SoftmaxStepOp::Adaptor in) {
+  if (in.getMode() == tile::SoftmaxMode::deferred)
+    return deferredStep(b, in);
   Value s = in.getS(), m = in.getM(), l = in.getL();
   auto type = ::llvm::cast<VectorType>(s.getType());
   auto column = ::llvm::cast<VectorType>(m.getType());
@@ -306,7 +380,8 @@ Fragments::Step Fragments::softmaxStep(B &b, tile::SoftmaxStepOp::Adaptor in) {
     return {p, mNext, sum, constant(b, column, 1)};
   // The initial maximum is -inf, which a scale of 0 would turn into NaN.
   Value before = LLVM::MaxNumOp::create(b, m, constant(b, column, kMaskValue));
-  Value alpha = exp2(b, fma(b, before, cColumn, shift));
+  // From the rounded products, so that old and new p are measured alike.
+  Value alpha = exp2(b, arith::AddFOp::create(b, arith::MulFOp::create(b, before, cColumn), shift));
   return {p, mNext, fma(b, alpha, l, sum), alpha};
 }
 

@@ -36,11 +36,16 @@ public:
   mlir::Value cast(B &b, tile::CastOp op, mlir::Value value);
   mlir::Value mask(B &b, tile::MaskOp op, tile::MaskOp::Adaptor in);
   mlir::Value rescale(B &b, mlir::Value o, mlir::Value alpha);
+  /// The same where alpha is nearly always 1: a warp whose rows agree on that does nothing.
+  mlir::Value rescaleRarely(B &b, mlir::Value o, mlir::Value alpha);
+  /// Whether one of this thread's values is not finite, i1.
+  mlir::Value hasOverflow(B &b, mlir::Value column);
 
   struct Step {
     mlir::Value p, m, l, alpha;
   };
   Step softmaxStep(B &b, tile::SoftmaxStepOp::Adaptor in);
+  Step deferredStep(B &b, tile::SoftmaxStepOp::Adaptor in);
 
   struct Final {
     mlir::Value o, lse;

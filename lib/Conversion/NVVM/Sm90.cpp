@@ -53,6 +53,11 @@ public:
   int64_t warpsPerGroup() const override { return kWarpsPerGroup; }
   void enterRole(B &b, tile::RoleAttr role) override;
   Value isCopier(B &b) override;
+  Value isFirstOfInstance(B &b) override {
+    Value thread = arith::RemUIOp::create(b, threadId(b), i32(b, kernel.warps * schedule::warpThreads));
+    return arith::CmpIOp::create(b, arith::CmpIPredicate::eq, thread, i32(b, 0));
+  }
+  Value anyOfInstance(B &b, Value predicate) override;
 
   void fill(B &b, tile::FillOp op, tile::FillOp::Adaptor in) override;
   void awaitTurn(B &b, Value id) override {
@@ -138,8 +143,8 @@ LogicalResult Sm90Emitter::check() {
         bool copies = llvm::is_contained(role.getUnits(), tile::Unit::copy);
         if (role.getWarps() != kWarpsPerGroup)
           refuse(op, "a role of " + Twine(role.getWarps()) + " warps");
-        else if (copies && (role.getUnits().size() > 1 || role.getInstances() > 1))
-          refuse(op, "a role that copies and computes, or copies several times,");
+        else if (copies && role.getUnits().size() == 1 && role.getInstances() > 1)
+          refuse(op, "a role that copies several times");
       }
     } else if (auto view = dyn_cast<tile::ViewOp>(op)) {
       if (view.getGroup() > 1)
@@ -251,6 +256,20 @@ Value Sm90Emitter::isCopier(B &b) {
   Value no = arith::ConstantOp::create(b, b.getBoolAttr(false));
   scf::YieldOp::create(b, no);
   return inWarp.getResult(0);
+}
+
+Value Sm90Emitter::anyOfInstance(B &b, Value predicate) {
+  // Consumer i owns named barrier 1 + i, its warpgroup's number.
+  Value id = kernel.hasRoles ? warpGroup(b) : i32(b, 0);
+  Value any = LLVM::InlineAsmOp::create(
+                  b, b.getI32Type(), ValueRange{predicate, id, i32(b, kernel.warps * schedule::warpThreads)},
+                  "{\n\t.reg .pred any;\n\tbarrier.cta.red.or.pred.aligned any, $2, $3, $1;\n\t"
+                  "selp.b32 $0, 1, 0, any;\n\t}",
+                  "=r,b,r,r,~{memory}", /*has_side_effects=*/true, /*is_align_stack=*/false,
+                  LLVM::tailcallkind::TailCallKind::None,
+                  LLVM::AsmDialectAttr::get(b.getContext(), LLVM::AsmDialect::AD_ATT), ArrayAttr())
+                  .getRes();
+  return arith::CmpIOp::create(b, arith::CmpIPredicate::ne, any, i32(b, 0));
 }
 
 void Sm90Emitter::fill(B &b, tile::FillOp op, tile::FillOp::Adaptor in) {

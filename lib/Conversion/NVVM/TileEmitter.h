@@ -39,6 +39,10 @@ public:
   virtual void giveTurn(B &b, mlir::Value id) = 0;
   /// True in the threads of a block or a copying role that start copies.
   virtual mlir::Value isCopier(B &b) = 0;
+  /// True in the thread that starts the copies of an instance that computes besides.
+  virtual mlir::Value isFirstOfInstance(B &b) = 0;
+  /// Whether `predicate` (i1) holds in any thread of the instance; the same answer in all of them.
+  virtual mlir::Value anyOfInstance(B &b, mlir::Value predicate) = 0;
 
   // Rings; ordinals of type index
   /// Waits for a free slot and starts the copy; in the copier.

@@ -75,6 +75,17 @@ private:
   Machine &machine;
 };
 
+/// Marks, while roles are taken apart, the fills of a role that computes besides.
+constexpr StringLiteral besideProducts = "flash_tile.beside_products";
+
+void markFills(func::FuncOp func) {
+  func.walk([](tile::RolesOp roles) {
+    for (auto [attr, body] : llvm::zip(roles.getRoles(), roles.getBodies()))
+      if (::llvm::cast<tile::RoleAttr>(attr).getUnits().size() > 1)
+        body.walk([](tile::FillOp fill) { fill->setAttr(besideProducts, UnitAttr::get(fill.getContext())); });
+  });
+}
+
 /// Products issued behind the awaited one and before the wait may stay in flight; without a common
 /// block nothing is known of them.
 unsigned pendingAfter(tile::MmaWaitOp wait) {
@@ -99,11 +110,12 @@ void addPatterns(RewritePatternSet &patterns, const TypeConverter &types, Machin
   using Values = SmallVector<Value>;
   // Rings
   add(+[](Machine &m, B &b, tile::FillOp op, tile::FillOp::Adaptor in) -> Values {
-    if (m.kernel.hasRoles) { // the whole role runs in one thread
+    bool computes = op->hasAttr(besideProducts);
+    if (m.kernel.hasRoles && !computes) { // the whole role runs in one thread
       m.emitter.fill(b, op, in);
       return {};
     }
-    auto alone = scf::IfOp::create(b, m.emitter.isCopier(b));
+    auto alone = scf::IfOp::create(b, computes ? m.emitter.isFirstOfInstance(b) : m.emitter.isCopier(b));
     b.setInsertionPointToStart(alone.thenBlock());
     m.emitter.fill(b, op, in);
     return {};
@@ -143,8 +155,12 @@ void addPatterns(RewritePatternSet &patterns, const TypeConverter &types, Machin
     Fragments::Step step = m.fragments.softmaxStep(b, in);
     return {step.p, step.m, step.l, step.alpha};
   });
-  add(+[](Machine &m, B &b, tile::RescaleOp, tile::RescaleOp::Adaptor in) -> Values {
-    return {m.fragments.rescale(b, in.getO(), in.getAlpha())};
+  add(+[](Machine &m, B &b, tile::RescaleOp op, tile::RescaleOp::Adaptor in) -> Values {
+    return {op.getRare() ? m.fragments.rescaleRarely(b, in.getO(), in.getAlpha())
+                         : m.fragments.rescale(b, in.getO(), in.getAlpha())};
+  });
+  add(+[](Machine &m, B &b, tile::OverflowedOp, tile::OverflowedOp::Adaptor in) -> Values {
+    return {m.emitter.anyOfInstance(b, m.fragments.hasOverflow(b, in.getValue()))};
   });
   add(+[](Machine &m, B &b, tile::FinalizeOp op, tile::FinalizeOp::Adaptor in) -> Values {
     Fragments::Final result = m.fragments.finalize(b, op, in);
@@ -201,6 +217,7 @@ private:
     expandTurns(*kernel, *emitter);
     DenseMap<Operation *, unsigned> pending;
     func.walk([&](tile::MmaWaitOp wait) { pending[wait] = pendingAfter(wait); });
+    markFills(func);
     if (failed(expandStructure(*kernel, *emitter)))
       return failure();
     {
