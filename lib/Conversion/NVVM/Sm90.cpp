@@ -187,7 +187,7 @@ LogicalResult Sm90Emitter::check() {
       auto role =
           roles ? cast<tile::RoleAttr>(roles.getRoles()[work->getParentRegion()->getRegionNumber()])
                 : tile::RoleAttr();
-      const bool copies = role && llvm::is_contained(role.getUnits(), tile::Unit::copy);
+      const bool copies = role && llvm::equal(role.getUnits(), ArrayRef{tile::Unit::copy});
       if (work.getRing() && (copies != work.getTakes() || gathers))
         refuse(op, "taking tiles elsewhere than in the one thread that starts copies");
     }
