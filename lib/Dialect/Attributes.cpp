@@ -166,8 +166,7 @@ constexpr Field planFields[] = {
     {"roles", FieldKind::flag},          {"skip_blocks", FieldKind::flag},
     {"pipeline_loads", FieldKind::flag}, {"stealing", FieldKind::flag},
     {"exact_counts", FieldKind::flag},   {"transfer", FieldKind::transfer},
-    {"defer_max", FieldKind::flag},
-    {"why", FieldKind::reasons},
+    {"defer_max", FieldKind::flag},      {"why", FieldKind::reasons},
 };
 
 template <typename Names>

@@ -95,10 +95,9 @@ template <class Range, class Name> std::string choicesOf(const Range &range, Nam
   return all;
 }
 
-const char *const passNames[] = {"split_kv",        "order_work",  "skip_blocks",
-                                 "pipeline_loads",  "split_roles", "exact_counts",
-                                 "overlap_softmax", "hold_q",      "ping_pong",
-                                 "defer_max"};
+const char *const passNames[] = {"split_kv",    "order_work",   "skip_blocks",     "pipeline_loads",
+                                 "split_roles", "exact_counts", "overlap_softmax", "hold_q",
+                                 "ping_pong",   "defer_max"};
 
 void readPasses(Reader &reader, std::map<std::string, bool> &passes) {
   const json::Value *value = reader.take("passes");
@@ -380,9 +379,10 @@ std::string flash::keyOf(const Request &request) {
      << request.planText << " stages " << plan.stages << " consumers " << plan.consumers << ' '
      << StringRef(schedule::splitByName(plan.splitBy)) << " registers " << plan.producerRegisters
      << ' ' << plan.consumerRegisters << ' ' << plan.pvFromRegisters << " overlap " << plan.overlap
-     << " defer " << plan.deferMax << " q " << plan.qInRegisters << " early " << plan.earlyWait << " turns " << plan.pingPong
-     << " transfer " << StringRef(schedule::transferName(plan.transfer)) << " persistent "
-     << plan.persistent << " stealing " << plan.stealing;
+     << " defer " << plan.deferMax << " q " << plan.qInRegisters << " early " << plan.earlyWait
+     << " turns " << plan.pingPong << " transfer "
+     << StringRef(schedule::transferName(plan.transfer)) << " persistent " << plan.persistent
+     << " stealing " << plan.stealing;
   for (const auto &[name, on] : request.passes)
     os << ' ' << name << ' ' << on;
   return key;

@@ -53,7 +53,8 @@ private:
     return schedule::ceilDiv(cells * element.getIntOrFloatBitWidth(), 32);
   }
   void use(Value value, Live &live) {
-    if (!registerShape(value.getType()).empty() && !value.getDefiningOp<SplatOp>()) // made where it is needed
+    if (!registerShape(value.getType()).empty() &&
+        !value.getDefiningOp<SplatOp>()) // made where it is needed
       live.insert(value);
   }
   void measure(const Live &live) {

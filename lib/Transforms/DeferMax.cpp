@@ -3,10 +3,11 @@
 //   run inner: softmax_step online, rescale    ->   softmax_step deferred, rescale rare
 //
 //   before finalize:                           ->   if overflowed l:
-//                                                     for each block of 16 keys: QK, mask, online softmax, PV
+//                                                     for each block of 16 keys: QK, mask, online
+//                                                     softmax, PV
 //
-// The redone rows are the instance's own: it fetches K and V into a ring of its own and nobody waits
-// for it there.
+// The redone rows are the instance's own: it fetches K and V into a ring of its own and nobody
+// waits for it there.
 //
 //===----------------------------------------------------------------------===//
 #include "TileQueries.h"
@@ -58,7 +59,8 @@ Reason find(Program &program, func::FuncOp kernel) {
   program.work = program.inner->getParentOfType<ForWorkOp>();
   program.finalize = onlyIn<FinalizeOp>(program.work.getBody().front());
   program.work.walk([&](MaskOp mask) { program.mask = mask; });
-  WaitOp q = waitOf(program.qk.getA()), k = waitOf(program.qk.getB()), v = waitOf(program.pv.getB());
+  WaitOp q = waitOf(program.qk.getA()), k = waitOf(program.qk.getB()),
+         v = waitOf(program.pv.getB());
   if (!program.finalize || !program.mask || !q || !k || !v)
     return "a block's scores and outputs are not found";
   kernel.walk([&](FillOp fill) {
@@ -74,7 +76,8 @@ Reason find(Program &program, func::FuncOp kernel) {
 
 class Redo {
 public:
-  Redo(Program &program, RingOp ring) : p(program), ring(ring), b(program.finalize.getLoc(), program.finalize) {}
+  Redo(Program &program, RingOp ring)
+      : p(program), ring(ring), b(program.finalize.getLoc(), program.finalize) {}
 
   /// Puts the exact result in place of what overflowed.
   void build() {
@@ -103,8 +106,10 @@ private:
     Value zero = arith::ConstantIndexOp::create(b, 0);
     SmallVector<Value> inits(p.work.getInits());
     inits.push_back(zero);
-    auto work = ForWorkOp::create(b, TypeRange(ValueRange(inits)), p.work.getOrderAttr(), p.work.getMTiles(),
-                                  p.work.getHeads(), p.work.getBatch(), p.work.getSplits(), p.work.getSection(), p.work.getRing(), inits, p.work.getTakes());
+    auto work = ForWorkOp::create(b, TypeRange(ValueRange(inits)), p.work.getOrderAttr(),
+                                  p.work.getMTiles(), p.work.getHeads(), p.work.getBatch(),
+                                  p.work.getSplits(), p.work.getSection(), p.work.getRing(), inits,
+                                  p.work.getTakes());
     work.getBody().takeBody(p.work.getBody());
     for (auto [before, after] : llvm::zip(p.work.getResults(), work.getResults()))
       before.replaceAllUsesWith(after);
@@ -144,11 +149,13 @@ private:
       Value it = fills;
       if (p.instance) // the slots are dealt to the instances
         it = arith::AddIOp::create(
-            b, arith::MulIOp::create(b, fills, arith::ConstantIndexOp::create(b, p.instances)), p.instance);
+            b, arith::MulIOp::create(b, fills, arith::ConstantIndexOp::create(b, p.instances)),
+            p.instance);
       FillOp::create(b, fill.getView(), batch, head, col, ring, it);
       RingType type = ring.getType();
-      Value slot = WaitOp::create(b, TileType::get(b.getContext(), type.getShape().drop_front(), type.getElementType()),
-                                  ring, it);
+      Value slot = WaitOp::create(
+          b, TileType::get(b.getContext(), type.getShape().drop_front(), type.getElementType()),
+          ring, it);
       fills = arith::AddIOp::create(b, fills, one);
       return {narrow(slot, fill, cast<TileType>(tile)), it};
     };
@@ -156,8 +163,8 @@ private:
     Value s = multiply(p.qk, p.qk.getA(), k, {}, type(p.softmax.getS(), col), kIt);
     s = scores(s, col);
     Type row = in[1].getType();
-    auto step = SoftmaxStepOp::create(b, s.getType(), row, row, row, SoftmaxMode::online, s, in[1], in[2],
-                                      p.softmax.getScale());
+    auto step = SoftmaxStepOp::create(b, s.getType(), row, row, row, SoftmaxMode::online, s, in[1],
+                                      in[2], p.softmax.getScale());
     Value o = RescaleOp::create(b, in[0].getType(), in[0], step.getAlpha(), /*rare=*/false);
     Value prob = step.getP();
     Type element = cast<FragType>(p.pv.getA().getType()).getElementType();
@@ -172,8 +179,10 @@ private:
 
   /// The fragment type of a redone block's scores.
   FragType type(Value scores, Value) {
-    return FragType::get(b.getContext(),
-                         {cast<FragType>(scores.getType()).getShape()[0], ring.getType().getShape()[1]}, b.getF32Type());
+    return FragType::get(
+        b.getContext(),
+        {cast<FragType>(scores.getType()).getShape()[0], ring.getType().getShape()[1]},
+        b.getF32Type());
   }
   Value splat(Type type, float value) {
     Value scalar = arith::ConstantOp::create(b, b.getF32FloatAttr(value));
@@ -191,7 +200,9 @@ private:
       from = arith::ConstantIndexOp::create(b, 0);
     if (!from)
       return slot;
-    return SliceOp::create(b, TileType::get(b.getContext(), {have.getShape()[0], cols}, have.getElementType()), slot, from);
+    return SliceOp::create(
+        b, TileType::get(b.getContext(), {have.getShape()[0], cols}, have.getElementType()), slot,
+        from);
   }
   Value multiply(MmaOp like, Value a, Value tile, Value acc, FragType result, Value it) {
     auto flight = FlightType::get(b.getContext(), result.getShape(), result.getElementType());
@@ -213,8 +224,8 @@ private:
       clone.getResult().setType(cast<FragType>(s.getType()));
       s = clone.getResult();
     }
-    return MaskOp::create(b, s.getType(), s, p.mask.getRow0(), col, p.mask.getLenQ(), p.mask.getLenK(),
-                          p.mask.getMaskAttr(), p.mask.getGroup());
+    return MaskOp::create(b, s.getType(), s, p.mask.getRow0(), col, p.mask.getLenQ(),
+                          p.mask.getLenK(), p.mask.getMaskAttr(), p.mask.getGroup());
   }
 
   /// Q is released behind the branch instead of within it.
@@ -244,8 +255,8 @@ void mayCopy(RolesOp roles, unsigned region) {
   auto role = cast<RoleAttr>(attrs[region]);
   SmallVector<Unit> units(role.getUnits());
   units.push_back(Unit::copy);
-  attrs[region] = RoleAttr::get(roles.getContext(), role.getName(), role.getInstances(), role.getWarps(),
-                                role.getRegisters(), units);
+  attrs[region] = RoleAttr::get(roles.getContext(), role.getName(), role.getInstances(),
+                                role.getWarps(), role.getRegisters(), units);
   roles.setRolesAttr(ArrayAttr::get(roles.getContext(), attrs));
 }
 
@@ -256,7 +267,8 @@ Reason defer(func::FuncOp kernel, PlanAttr plan) {
     return "a consumer cannot gather the keys it redoes";
   Program program;
   for (scf::ForOp run : runsIn(kernel))
-    if (run->getAttrOfType<StringAttr>(runName) == "inner" && !run.getBody()->getOps<SoftmaxStepOp>().empty())
+    if (run->getAttrOfType<StringAttr>(runName) == "inner" &&
+        !run.getBody()->getOps<SoftmaxStepOp>().empty())
       program.inner = run;
   if (!program.inner)
     return "there is no unmasked run";
@@ -274,9 +286,11 @@ Reason defer(func::FuncOp kernel, PlanAttr plan) {
   auto k = cast<TileType>(program.qk.getB().getType());
   auto colsOf = [](FillOp fill) { return fill.getRing().getType().getShape()[2]; };
   int64_t cols = std::max(colsOf(program.fillK), colsOf(program.fillV));
-  auto type = RingType::get(b.getContext(), {program.instances, std::min(schedule::redoneKeys, k.getShape()[0]), cols},
-                            k.getElementType());
-  auto ring = RingOp::create(b, kernel.getLoc(), type, b.getStringAttr("exact"), 1, 1, IntegerAttr(), IntegerAttr());
+  auto type = RingType::get(
+      b.getContext(), {program.instances, std::min(schedule::redoneKeys, k.getShape()[0]), cols},
+      k.getElementType());
+  auto ring = RingOp::create(b, kernel.getLoc(), type, b.getStringAttr("exact"), 1, 1,
+                             IntegerAttr(), IntegerAttr());
 
   program.softmax.setMode(SoftmaxMode::deferred);
   program.rescale.setRare(true);

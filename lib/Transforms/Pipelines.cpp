@@ -3,19 +3,19 @@
 #include "flash/Passes.h"
 #include "flash/Registration.h"
 #include "flash/Tile.h"
+#include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
+#include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
+#include "mlir/Conversion/NVVMToLLVM/NVVMToLLVM.h"
+#include "mlir/Conversion/ReconcileUnrealizedCasts/ReconcileUnrealizedCasts.h"
+#include "mlir/Conversion/SCFToControlFlow/SCFToControlFlow.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Transforms/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
-#include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
-#include "mlir/Conversion/NVVMToLLVM/NVVMToLLVM.h"
-#include "mlir/Conversion/ReconcileUnrealizedCasts/ReconcileUnrealizedCasts.h"
-#include "mlir/Conversion/SCFToControlFlow/SCFToControlFlow.h"
-#include "mlir/Dialect/Arith/Transforms/Passes.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
 
@@ -28,9 +28,11 @@ using namespace mlir;
 using namespace flash;
 
 /// `fallback`: the target of ops where neither they nor the options name one.
-static void addTilePasses(OpPassManager &pm, const PipelineOptions &options, flash::schedule::Target fallback) {
+static void addTilePasses(OpPassManager &pm, const PipelineOptions &options,
+                          flash::schedule::Target fallback) {
   FlashSelectTilesOptions tiles;
-  tiles.target = options.target.empty() ? std::string(flash::schedule::targetName(fallback)) : options.target.getValue();
+  tiles.target = options.target.empty() ? std::string(flash::schedule::targetName(fallback))
+                                        : options.target.getValue();
   pm.addPass(createFlashSelectTiles(tiles));
   auto optional = [&](bool isOn, std::unique_ptr<Pass> pass) {
     if (isOn)
@@ -85,9 +87,10 @@ void flash::buildFlashToCPU(OpPassManager &pm, const PipelineOptions &options) {
 
 void flash::registerPasses() {
   registerFlashPasses();
-  PassPipelineRegistration<PipelineOptions>("flash-to-tile", "flash ops to kernels of tile ops, laid out and checked",
-                                            buildFlashToTile);
-  PassPipelineRegistration<PipelineOptions>("flash-to-nvvm", "flash ops to kernels in the LLVM dialect for sm_90a",
-                                            buildFlashToNVVM);
-  PassPipelineRegistration<PipelineOptions>("flash-to-cpu", "flash ops to loops that a worker runs", buildFlashToCPU);
+  PassPipelineRegistration<PipelineOptions>(
+      "flash-to-tile", "flash ops to kernels of tile ops, laid out and checked", buildFlashToTile);
+  PassPipelineRegistration<PipelineOptions>(
+      "flash-to-nvvm", "flash ops to kernels in the LLVM dialect for sm_90a", buildFlashToNVVM);
+  PassPipelineRegistration<PipelineOptions>("flash-to-cpu", "flash ops to loops that a worker runs",
+                                            buildFlashToCPU);
 }

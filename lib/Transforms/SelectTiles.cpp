@@ -4,8 +4,8 @@
 // canonical form, so that a window as wide as the sequences is the same kernel as none.
 //
 //===----------------------------------------------------------------------===//
-#include "flash/Planning.h"
 #include "flash/Passes.h"
+#include "flash/Planning.h"
 #include "mlir/IR/Builders.h"
 
 namespace flash {

@@ -37,7 +37,7 @@ STRUCTURES = [
     (64, "tile = [128, 128], q_in_regs = true, early_wait = true, ping_pong = true"),
     (128, "tile = [128, 128], q_in_regs = true, early_wait = true"),
     (128, "tile = [128, 64], stages = 4, q_in_regs = true, ping_pong = true"),
-    (128, "tile = [192, 80]"),
+    (128, "tile = [192, 80], defer_max = false"),
     (128, "tile = [192, 64], stages = 3"),
     (256, "tile = [128, 64], early_wait = true"),
 ]

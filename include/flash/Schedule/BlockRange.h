@@ -28,8 +28,8 @@ template <class I> struct Runs {
   I end, right, inner, left, sink;
 };
 
-/// With `everyRow` the right run goes on until each row that sees a key of the window has seen one in
-/// it, as the inner run then may demand.
+/// With `everyRow` the right run goes on until each row that sees a key of the window has seen one
+/// in it, as the inner run then may demand.
 ///
 /// The runs of split `split` of `splits` for rows [row0, row0 + rows) of a query tile. With
 /// group > 1 rows are packed: row r is query r / group. lenQ counts queries.

@@ -213,26 +213,30 @@ void Lowering::lower(SoftmaxStepOp op) {
     Value total = across(sums, plus), scale = real(f32, 1);
     if (deferred) {
       // Almost always 2^0 of it all.
-      Value largest = across(overRow(real(vector, 0),
-                                     [&](Value col, Value sum) {
-                                       Value value = vector::LoadOp::create(b, vector, p, ValueRange{row, col});
-                                       return larger(value, sum);
-                                     }),
-                             larger);
-      Value tooLarge = arith::CmpFOp::create(b, arith::CmpFPredicate::UGT, total, real(f32, kMostSum));
+      Value largest =
+          across(overRow(real(vector, 0),
+                         [&](Value col, Value sum) {
+                           Value value = vector::LoadOp::create(b, vector, p, ValueRange{row, col});
+                           return larger(value, sum);
+                         }),
+                 larger);
+      Value tooLarge =
+          arith::CmpFOp::create(b, arith::CmpFPredicate::UGT, total, real(f32, kMostSum));
       Value power = math::CeilOp::create(b, math::Log2Op::create(b, larger(largest, real(f32, 1))));
       power = arith::SelectOp::create(b, tooLarge, power, zero);
       top = arith::AddFOp::create(b, before, arith::DivFOp::create(b, power, c));
       // From the rounded products, so that old and new p are measured alike.
       scale = exp2(arith::SubFOp::create(b, level, arith::MulFOp::create(b, c, top)));
       // Past 2^100 the factor itself would vanish: the sum becomes inf, and the rows are redone.
-      Value lost = arith::CmpFOp::create(b, arith::CmpFPredicate::UGT, power, real(f32, kMostPower));
+      Value lost =
+          arith::CmpFOp::create(b, arith::CmpFPredicate::UGT, power, real(f32, kMostPower));
       scale = arith::SelectOp::create(b, lost, real(f32, kInfinity), scale);
       scale = arith::SelectOp::create(b, tooLarge, scale, real(f32, 1));
       total = arith::MulFOp::create(b, scale, plus(sum, total));
       loop(index(0), index(shape[1]), lanes, [&](Value col) {
         Value value = vector::LoadOp::create(b, vector, p, ValueRange{row, col});
-        vector::StoreOp::create(b, arith::MulFOp::create(b, value, splat(scale, lanes)), p, ValueRange{row, col});
+        vector::StoreOp::create(b, arith::MulFOp::create(b, value, splat(scale, lanes)), p,
+                                ValueRange{row, col});
       });
     } else if (!first) {
       scale = exp2(arith::SubFOp::create(b, arith::MulFOp::create(b, c, before), level));
@@ -261,7 +265,8 @@ void Lowering::lower(OverflowedOp op) {
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(made.getBody());
   Value size = math::AbsFOp::create(b, rowValue(values, made.getInductionVar()));
-  Value isNot = arith::CmpFOp::create(b, arith::CmpFPredicate::UGE, size, real(b.getF32Type(), kInfinity));
+  Value isNot =
+      arith::CmpFOp::create(b, arith::CmpFPredicate::UGE, size, real(b.getF32Type(), kInfinity));
   scf::YieldOp::create(b, ValueRange(arith::OrIOp::create(b, made.getRegionIterArg(0), isNot)));
   map.map(op.getResult(), made.getResult(0));
 }

@@ -355,10 +355,10 @@ LogicalResult Lowering::lower(InTurnOp op) {
 }
 
 void Lowering::lower(BlockRangeOp op) {
-  auto runs = schedule::keyRuns(op.getMask().mask(), toInt(at(op.getRow0())), op.getRows(),
-                                op.getBlock(), toInt(at(op.getLenQ())), toInt(at(op.getLenK())),
-                                op.getGroup(), toInt(at(op.getSplit())), toInt(at(op.getSplits())),
-                                op.getEveryRow());
+  auto runs =
+      schedule::keyRuns(op.getMask().mask(), toInt(at(op.getRow0())), op.getRows(), op.getBlock(),
+                        toInt(at(op.getLenQ())), toInt(at(op.getLenK())), op.getGroup(),
+                        toInt(at(op.getSplit())), toInt(at(op.getSplits())), op.getEveryRow());
   IrInt counts[] = {runs.end, runs.right, runs.inner, runs.left, runs.sink};
   for (auto [result, count] : llvm::zip(op.getResults(), counts))
     map.map(result, count.get());

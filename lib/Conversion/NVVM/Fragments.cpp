@@ -298,7 +298,8 @@ static Value anyOfWarp(B &b, Value values) {
 }
 
 Value Fragments::rescaleRarely(B &b, Value o, Value alpha) {
-  Value isNot1 = arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, alpha, constant(b, alpha.getType(), 1));
+  Value isNot1 =
+      arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, alpha, constant(b, alpha.getType(), 1));
   auto branch = scf::IfOp::create(b, o.getType(), anyOfWarp(b, isNot1), /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(branch.thenBlock());
@@ -310,9 +311,9 @@ Value Fragments::rescaleRarely(B &b, Value o, Value alpha) {
 
 Value Fragments::hasOverflow(B &b, Value column) {
   Value size = LLVM::FAbsOp::create(b, column);
-  Value isFinite = arith::CmpFOp::create(
-      b, arith::CmpFPredicate::OLT, size,
-      constant(b, column.getType(), std::numeric_limits<float>::infinity()));
+  Value isFinite =
+      arith::CmpFOp::create(b, arith::CmpFPredicate::OLT, size,
+                            constant(b, column.getType(), std::numeric_limits<float>::infinity()));
   Value all;
   for (int64_t i = 0; i < sizeOf(column); ++i) {
     Value one = LLVM::ExtractElementOp::create(b, isFinite, i32(b, i));
@@ -335,10 +336,12 @@ Fragments::Step Fragments::deferredStep(B &b, tile::SoftmaxStepOp::Adaptor in) {
   Value p = exp2(b, fma(b, s, splat(b, type, c), broadcast(b, shift, type)));
   Value sum = reduce(b, p, groups, /*isMax=*/false);
   // Unordered: NaN and inf are too large as well.
-  Value tooLarge = arith::CmpFOp::create(b, arith::CmpFPredicate::UGT, sum, constant(b, column, kMostSum));
+  Value tooLarge =
+      arith::CmpFOp::create(b, arith::CmpFPredicate::UGT, sum, constant(b, column, kMostSum));
   Value lNext = arith::AddFOp::create(b, l, sum), one = constant(b, column, 1);
-  auto branch = scf::IfOp::create(b, TypeRange{type, column, column, column}, anyOfWarp(b, tooLarge),
-                                  /*withElseRegion=*/true);
+  auto branch =
+      scf::IfOp::create(b, TypeRange{type, column, column, column}, anyOfWarp(b, tooLarge),
+                        /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(branch.elseBlock());
   scf::YieldOp::create(b, ValueRange{p, m, lNext, one});
@@ -350,10 +353,11 @@ Fragments::Step Fragments::deferredStep(B &b, tile::SoftmaxStepOp::Adaptor in) {
   Value change = arith::AddFOp::create(b, arith::MulFOp::create(b, mNext, cColumn), shift);
   // Past 2^100 the factor itself would vanish: the sum becomes inf, and the rows are redone.
   Value lost = arith::CmpFOp::create(b, arith::CmpFPredicate::UGT, power, constant(b, column, 100));
-  Value alpha = arith::SelectOp::create(
-      b, lost, constant(b, column, std::numeric_limits<float>::infinity()),
-      exp2(b, arith::NegFOp::create(b, change)));
-  scf::YieldOp::create(b, ValueRange{rescale(b, p, alpha), mNext, arith::MulFOp::create(b, lNext, alpha), alpha});
+  Value alpha =
+      arith::SelectOp::create(b, lost, constant(b, column, std::numeric_limits<float>::infinity()),
+                              exp2(b, arith::NegFOp::create(b, change)));
+  scf::YieldOp::create(
+      b, ValueRange{rescale(b, p, alpha), mNext, arith::MulFOp::create(b, lNext, alpha), alpha});
   return {branch.getResult(0), branch.getResult(1), branch.getResult(2), branch.getResult(3)};
 }
 

@@ -54,7 +54,8 @@ public:
   void enterRole(B &b, tile::RoleAttr role) override;
   Value isCopier(B &b) override;
   Value isFirstOfInstance(B &b) override {
-    Value thread = arith::RemUIOp::create(b, threadId(b), i32(b, kernel.warps * schedule::warpThreads));
+    Value thread =
+        arith::RemUIOp::create(b, threadId(b), i32(b, kernel.warps * schedule::warpThreads));
     return arith::CmpIOp::create(b, arith::CmpIPredicate::eq, thread, i32(b, 0));
   }
   Value anyOfInstance(B &b, Value predicate) override;
@@ -262,7 +263,8 @@ Value Sm90Emitter::anyOfInstance(B &b, Value predicate) {
   // Consumer i owns named barrier 1 + i, its warpgroup's number.
   Value id = kernel.hasRoles ? warpGroup(b) : i32(b, 0);
   Value any = LLVM::InlineAsmOp::create(
-                  b, b.getI32Type(), ValueRange{predicate, id, i32(b, kernel.warps * schedule::warpThreads)},
+                  b, b.getI32Type(),
+                  ValueRange{predicate, id, i32(b, kernel.warps * schedule::warpThreads)},
                   "{\n\t.reg .pred any;\n\tbarrier.cta.red.or.pred.aligned any, $2, $3, $1;\n\t"
                   "selp.b32 $0, 1, 0, any;\n\t}",
                   "=r,b,r,r,~{memory}", /*has_side_effects=*/true, /*is_align_stack=*/false,

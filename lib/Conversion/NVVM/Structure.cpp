@@ -21,9 +21,9 @@ using B = ImplicitLocOpBuilder;
 static void expandRange(IRRewriter &rewriter, tile::BlockRangeOp op) {
   B b(op.getLoc(), rewriter);
   auto in = [&](Value value) { return IrInt(b, value); };
-  auto runs = schedule::keyRuns<IrInt>(op.getMask().mask(), in(op.getRow0()), op.getRows(),
-                                       op.getBlock(), in(op.getLenQ()), in(op.getLenK()),
-                                       op.getGroup(), in(op.getSplit()), in(op.getSplits()), op.getEveryRow());
+  auto runs = schedule::keyRuns<IrInt>(
+      op.getMask().mask(), in(op.getRow0()), op.getRows(), op.getBlock(), in(op.getLenQ()),
+      in(op.getLenK()), op.getGroup(), in(op.getSplit()), in(op.getSplits()), op.getEveryRow());
   rewriter.replaceOp(op, ValueRange{runs.end.get(), runs.right.get(), runs.inner.get(),
                                     runs.left.get(), runs.sink.get()});
 }

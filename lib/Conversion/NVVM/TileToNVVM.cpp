@@ -82,7 +82,9 @@ void markFills(func::FuncOp func) {
   func.walk([](tile::RolesOp roles) {
     for (auto [attr, body] : llvm::zip(roles.getRoles(), roles.getBodies()))
       if (::llvm::cast<tile::RoleAttr>(attr).getUnits().size() > 1)
-        body.walk([](tile::FillOp fill) { fill->setAttr(besideProducts, UnitAttr::get(fill.getContext())); });
+        body.walk([](tile::FillOp fill) {
+          fill->setAttr(besideProducts, UnitAttr::get(fill.getContext()));
+        });
   });
 }
 
@@ -115,7 +117,8 @@ void addPatterns(RewritePatternSet &patterns, const TypeConverter &types, Machin
       m.emitter.fill(b, op, in);
       return {};
     }
-    auto alone = scf::IfOp::create(b, computes ? m.emitter.isFirstOfInstance(b) : m.emitter.isCopier(b));
+    auto alone =
+        scf::IfOp::create(b, computes ? m.emitter.isFirstOfInstance(b) : m.emitter.isCopier(b));
     b.setInsertionPointToStart(alone.thenBlock());
     m.emitter.fill(b, op, in);
     return {};
