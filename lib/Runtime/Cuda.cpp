@@ -295,8 +295,12 @@ static int32_t counterOf(void *stream) {
   unsigned long long id = 0;
   uint64_t capture = 0;
   int status = 0;
-  if (uintptr_t(stream) == perThread || driver().streamId(stream, &id) ||
+  if (uintptr_t(stream) == perThread ||
       driver().captureOf(stream, &status, &capture, nullptr, nullptr, nullptr))
+    return none;
+  if (status) // asking for the id would end the capture; within one, handles tell streams apart
+    id = uintptr_t(stream);
+  else if (driver().streamId(stream, &id))
     return none;
   std::lock_guard<std::mutex> lock(mutex);
   auto key = std::pair(id, status ? capture : 0);

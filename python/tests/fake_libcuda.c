@@ -68,7 +68,7 @@ CUresult cuTensorMapEncodeTiled(uint64_t *into, int type, uint32_t rank, void *a
   return 0;
 }
 
-CUresult cuStreamGetId(void *stream, unsigned long long *id) { return *id = (uintptr_t)stream, 0; }
+CUresult cuStreamGetId(void *stream, unsigned long long *id) { return fake.capture ? 900 /* as the real one does */ : (*id = (uintptr_t)stream, 0); }
 CUresult cuStreamGetCaptureInfo_v2(void *stream, int *status, uint64_t *id, void *g, void *d, void *n) {
   return *status = !!fake.capture, *id = fake.capture, 0;
 }
