@@ -1,4 +1,4 @@
-//===- Flash.td - what is computed: attention and combine -----------------===//
+//===- Flash.td - what is computed: attention, combine, append ------------===//
 //
 // The dialect says *what*: operands, mask, target. How it is done is written
 // into `#flash.plan` by the planning passes, where everybody can read it.
@@ -18,7 +18,8 @@ def Flash_Dialect : Dialect {
   let summary = "Attention, said once";
   let description = [{
     `flash.attention` computes `softmax(scale * q @ k^T, mask) @ v` row by row and the logarithm of the
-    softmax denominator; `flash.combine` joins partial results over disjoint sets of keys.
+    softmax denominator; `flash.combine` joins partial results over disjoint sets of keys; `flash.append` writes new keys
+    and values into a cache.
 
     *Rationale.* The mask is an attribute and not an operand, because the blocks a kernel may skip follow
     from it. The plan is an attribute and not a pass option, because a decision that stands in the IR can
@@ -128,21 +129,49 @@ def Flash_AttentionOp : Flash_Op<"attention",
 
     `scale` defaults to `1/sqrt(D)`; with `softcap c` a score is `c * tanh(s / c)`. Over tensors the results
     are o and, if wanted, lse; over memrefs both are written to `outs`. A row that sees no key gives 0 and
-    -inf. With o of rank 5 (`splits x B x Sq x Hq x Dv`, f32) and lse of rank 4, split s of the keys writes
+    -inf. With o of one more dimension (`splits x B x Sq x Hq x Dv`, f32) and lse likewise, split s of the keys writes
     its own normalised part: what `flash-split-kv` makes and `flash.combine` joins. Such parts know no sink.
+
+    Tables say which rows are a sequence's; they hold i32, contiguous, one element a sequence unless said.
+
+    | table | meaning |
+    | --- | --- |
+    | cu_seqlens_q (`B + 1`) | q and o are packed, `total x Hq x D`, lse is `Hq x total`: sequence b has the rows from its element on to the next one. Besides `max_seqlen_q`, which bounds every sequence |
+    | cu_seqlens_k (`B + 1`) | k and v are packed, `total x Hkv x D` |
+    | seqused_q, seqused_k | only the first that many rows of a sequence count; rows of o and lse past them are left alone |
+    | appended (an index) | rows that stand behind seqused_k's and count too |
+    | page_table (`B x P`) | k and v are pages, `pages x page size x Hkv x D`: row r of sequence b is slot `r mod page size` of page `[b, r / page size]`. Besides seqused_k |
+    | kv_batch_idx | sequence b reads the keys and values of this one instead of b: dimension 0 of k, v and page_table |
+    | leftpad_k | the first that many rows of a sequence's keys do not count |
+
+    Bytes of rows that do not count, and of pages that no row names, never reach a result.
 
     ```mlir
     %o, %lse = flash.attention %q, %k, %v by <causal>
         : tensor<?x?x16x128xbf16>, tensor<?x?x4x128xbf16>, tensor<?x?x4x128xbf16>
         -> tensor<?x?x16x128xbf16>, tensor<?x16x?xf32>
+    %p = flash.attention %packed, %pages, %pages cu_seqlens_q(%cu : tensor<?xi32>) max_seqlen_q %most
+        seqused_k(%used : tensor<?xi32>) page_table(%table : tensor<?x?xi32>) by <causal>
+        : tensor<?x16x128xbf16>, tensor<?x64x4x128xbf16>, tensor<?x64x4x128xbf16> -> tensor<?x16x128xbf16>
     ```
   }];
   let arguments = (ins TensorOrMemRef:$q, TensorOrMemRef:$k, TensorOrMemRef:$v, Optional<TensorOrMemRef>:$sink,
-                       Optional<F32>:$scale, Optional<F32>:$softcap, Variadic<AnyMemRef>:$outs,
+                       Optional<F32>:$scale, Optional<F32>:$softcap,
+                       Optional<TensorOrMemRef>:$cu_seqlens_q, Optional<Index>:$max_seqlen_q,
+                       Optional<TensorOrMemRef>:$cu_seqlens_k, Optional<TensorOrMemRef>:$seqused_q,
+                       Optional<TensorOrMemRef>:$seqused_k, Optional<Index>:$appended,
+                       Optional<TensorOrMemRef>:$page_table, Optional<TensorOrMemRef>:$kv_batch_idx,
+                       Optional<TensorOrMemRef>:$leftpad_k, Variadic<AnyMemRef>:$outs,
                        Flash_MaskAttr:$mask, OptionalAttr<Flash_TargetAttr>:$target, OptionalAttr<Flash_PlanAttr>:$plan);
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let assemblyFormat = [{
     $q `,` $k `,` $v (`sink` `(` $sink^ `:` type($sink) `)`)? (`scale` $scale^)? (`softcap` $softcap^)?
+    (`cu_seqlens_q` `(` $cu_seqlens_q^ `:` type($cu_seqlens_q) `)`)? (`max_seqlen_q` $max_seqlen_q^)?
+    (`cu_seqlens_k` `(` $cu_seqlens_k^ `:` type($cu_seqlens_k) `)`)?
+    (`seqused_q` `(` $seqused_q^ `:` type($seqused_q) `)`)? (`seqused_k` `(` $seqused_k^ `:` type($seqused_k) `)`)?
+    (`appended` $appended^)? (`page_table` `(` $page_table^ `:` type($page_table) `)`)?
+    (`kv_batch_idx` `(` $kv_batch_idx^ `:` type($kv_batch_idx) `)`)?
+    (`leftpad_k` `(` $leftpad_k^ `:` type($leftpad_k) `)`)?
     (`outs` `(` $outs^ `:` type($outs) `)`)? `by` $mask attr-dict
     `:` type($q) `,` type($k) `,` type($v) (`->` type($results)^)?
   }];
@@ -150,7 +179,9 @@ def Flash_AttentionOp : Flash_Op<"attention",
     /// The type of o (and of lse, or null): a result's or an out's.
     ::mlir::ShapedType getOutputType();
     ::mlir::ShapedType getLseType();
-    bool isPartial() { return getOutputType().getRank() == 5; }
+    bool isPartial();
+    /// The tables, by name; null where the op has none.
+    ::llvm::SmallVector<std::pair<::llvm::StringRef, ::mlir::Value>> getTables();
     /// The op as the planning library knows it, for the cpu; sizes that the types leave open are unknown.
     ::flash::schedule::Problem problem();
   }];
@@ -162,6 +193,7 @@ def Flash_CombineOp : Flash_Op<"combine",
   let description = [{
     `lse = log sum_s exp(lse_partial[s])`, `o = sum_s exp(lse_partial[s] - lse) * o_partial[s]`; a part that saw
     no key (lse -inf) is neutral. o_partial: `splits x B x Sq x Hq x Dv` f32; lse_partial: `splits x B x Hq x Sq` f32.
+    Of packed sequences: `splits x total x Hq x Dv` and `splits x Hq x total`; o and lse likewise.
     A sink (`Hq` f32) is one more part whose lse is the head's logit and whose o is 0.
 
     ```mlir
@@ -179,6 +211,40 @@ def Flash_CombineOp : Flash_Op<"combine",
   let extraClassDeclaration = [{
     ::mlir::ShapedType getOutputType();
     ::mlir::ShapedType getLseType();
+  }];
+}
+
+def Flash_AppendOp : Flash_Op<"append",
+    [AttrSizedOperandSegments, DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+  let summary = "writes new keys and values into a cache, turned by a rotary embedding";
+  let description = [{
+    Row t of k_new and v_new (`B x Snew x Hkv x D` and `Dv`) becomes row `seqused_k[b] + t` of sequence b of the caches
+    k and v, which are outs; tables as `flash.attention` has them. With `rotary`, k_new is turned on its way: elements
+    `2i` and `2i + 1` (`interleaved`), or `i` and `i + R/2`, by the angle whose cosine and sine stand in row
+    `seqused_k[b] + t` of cos and sin (`positions x R/2`), for i below R/2; elements from R on stay. So is q, into the
+    third out of its shape: query t by row `seqused_k[b] + t`, or with `fixed` every query by row `seqused_k[b]`.
+    An attention behind it sees the rows by `appended`.
+
+    ```mlir
+    flash.append %k_new, %v_new seqused_k(%used : memref<?xi32>) rotary(%cos, %sin : memref<?x32xbf16>, memref<?x32xbf16>)
+        q(%q : memref<?x?x16x128xbf16>) outs(%k, %v, %turned : memref<?x?x4x128xbf16>, memref<?x?x4x128xbf16>,
+        memref<?x?x16x128xbf16>) {interleaved} : memref<?x?x4x128xbf16>, memref<?x?x4x128xbf16>
+    ```
+
+    *Rationale.* An op of its own, before the attention in the order of the stream: so the reads of the cache are ordered
+    behind its writes without a flag in memory.
+  }];
+  let arguments = (ins AnyMemRef:$k_new, AnyMemRef:$v_new, AnyMemRef:$seqused_k, Optional<AnyMemRef>:$page_table,
+                       Optional<AnyMemRef>:$kv_batch_idx, Optional<AnyMemRef>:$cos, Optional<AnyMemRef>:$sin,
+                       Optional<AnyMemRef>:$q, Optional<AnyMemRef>:$cu_seqlens_q, Optional<Index>:$max_seqlen_q,
+                       Variadic<AnyMemRef>:$outs, UnitAttr:$interleaved, UnitAttr:$fixed,
+                       OptionalAttr<Flash_TargetAttr>:$target, OptionalAttr<Flash_PlanAttr>:$plan);
+  let assemblyFormat = [{
+    $k_new `,` $v_new `seqused_k` `(` $seqused_k `:` type($seqused_k) `)`
+    (`page_table` `(` $page_table^ `:` type($page_table) `)`)? (`kv_batch_idx` `(` $kv_batch_idx^ `:` type($kv_batch_idx) `)`)?
+    (`rotary` `(` $cos^ `,` $sin `:` type($cos) `,` type($sin) `)`)? (`q` `(` $q^ `:` type($q) `)`)?
+    (`cu_seqlens_q` `(` $cu_seqlens_q^ `:` type($cu_seqlens_q) `)`)? (`max_seqlen_q` $max_seqlen_q^)?
+    `outs` `(` $outs `:` type($outs) `)` attr-dict `:` type($k_new) `,` type($v_new)
   }];
 }
 

@@ -103,34 +103,68 @@ class Tile_Op<string mnem, string unit, list<Trait> traits = []> : Op<Tile_Diale
   string meaning = "";
   string example = ?; // of its lit test
   let description = meaning # "\n    Unit: `" # unit # "`.\n\n    ```mlir\n    " # example # "\n    ```\n";
-  let extraClassDeclaration = "Unit getUnit() { return Unit::" # unit # "; }";
+  string extraUnit = "Unit getUnit() { return Unit::" # unit # "; }";
+  let extraClassDeclaration = extraUnit;
 }
 
 //===----------------------------------------------------------------------===//
 // Declarations
 //===----------------------------------------------------------------------===//
 
-def ViewOp : Tile_Op<"view", "any", [Pure]> {
+def Rows  : MemRefRankOf<[I32], [1]>; // a table with one element a sequence
+def Pages : MemRefRankOf<[I32], [2]>;
+
+def ViewOp : Tile_Op<"view", "any", [Pure, AttrSizedOperandSegments]> {
   let summary = "a global tensor with everything that decides where a row lies";
   let meaning = [{
     | view | memref |
     | --- | --- |
-    | `cols` > 1 | `B x S x H x cols`, row r of (b, h) is `[b, r, h]` |
-    | `cols` = 1 | `B x H x S`, row r of (b, h) is `[b, h, r]` |
+    | `cols` > 1 | `B x S x H x cols`, row r of (b, h) is `[b, r, h]`; `S x H x cols` where all is one batch: `[r, h]` |
+    | `cols` = 1 | `B x H x S`, row r of (b, h) is `[b, h, r]`; `H x S`: `[h, r]` |
     | `partial` | the same with a leading dimension of n splits; head h, split s is addressed as head `h * n + s` |
 
+    Tables (i32, contiguous) change which row that is, and how many there are. In the order in which they apply to row r of b:
+
+    | table | row | rows in use |
+    | --- | --- | --- |
+    | none | r | S |
+    | leftpad | r + leftpad[b] | less leftpad[b], not below 0 |
+    | seqused, appended | r | seqused[b] + appended instead of S |
+    | batch_idx | of b' = batch_idx[b]; b' = b without | |
+    | cu_seqlens, without a batch | r + cu_seqlens[b'] | cu_seqlens[b' + 1] - cu_seqlens[b'] instead of S |
+    | page_table, with seqused | `[page_table[b', r / S], r mod S]`, the memref being `pages x S x H x cols` | |
+
     `group = g` packs query heads: row r of head h is query r / g of head h * g + r % g. Rows outside the length
-    read as zero and are never written, and so do columns past `cols` of a wider tile.
+    read as zero, whatever lies there, and are never written, and so are columns past `cols` of a wider tile.
   }];
   let example = [{%v = flash_tile.view %m : memref<?x?x?x64xbf16, strided<[?, ?, ?, 1], offset: ?>> -> <64xbf16>
-    %o = flash_tile.view %p {group = 2, partial} : memref<2x3x5x4x64xf32> -> <64xf32>}];
-  let arguments = (ins AnyMemRef:$source, DefaultValuedAttr<I64Attr, "1">:$group, UnitAttr:$partial);
+    %o = flash_tile.view %p {group = 2, partial} : memref<2x3x5x4x64xf32> -> <64xf32>
+    %q = flash_tile.view %packed cu_seqlens(%cu : memref<?xi32>) : memref<?x4x64xf32> -> <64xf32>
+    %k = flash_tile.view %pages seqused(%used : memref<?xi32>) appended %n page_table(%table : memref<?x?xi32>)
+        : memref<?x16x4x64xf32> -> <64xf32>}];
+  let arguments = (ins AnyMemRef:$source, Optional<Rows>:$cu_seqlens, Optional<Rows>:$seqused, Optional<Index>:$appended,
+                       Optional<Pages>:$page_table, Optional<Rows>:$batch_idx, Optional<Rows>:$leftpad,
+                       DefaultValuedAttr<I64Attr, "1">:$group, UnitAttr:$partial);
   let results = (outs ViewType:$view);
-  let assemblyFormat = "$source attr-dict `:` type($source) `->` type($view)";
+  let assemblyFormat = [{ $source (`cu_seqlens` `(` $cu_seqlens^ `:` type($cu_seqlens) `)`)?
+    (`seqused` `(` $seqused^ `:` type($seqused) `)`)? (`appended` $appended^)?
+    (`page_table` `(` $page_table^ `:` type($page_table) `)`)? (`batch_idx` `(` $batch_idx^ `:` type($batch_idx) `)`)?
+    (`leftpad` `(` $leftpad^ `:` type($leftpad) `)`)? attr-dict `:` type($source) `->` type($view) }];
+  let builders = [OpBuilder<(ins "::mlir::Type":$view, "::mlir::Value":$source, "int64_t":$group, "bool":$partial)>];
+  let extraClassDeclaration = extraUnit # [{
+    bool isColumn() { return getView().getType().getShape()[0] == 1; }
+    /// Whether the memref has a dimension for the batch (or pages), and which one counts rows.
+    bool hasBatch() {
+      return ::llvm::cast<::mlir::MemRefType>(getSource().getType()).getRank() == (isColumn() ? 3 : 4) + getPartial();
+    }
+    unsigned rowDim() { return getPartial() + hasBatch() + (isColumn() ? 1 : 0); }
+    /// Whether a table says what the memref's shape says without.
+    bool hasTables() { return (*this)->getNumOperands() > 1; }
+  }];
   let hasVerifier = 1;
 }
 def LengthOp : Tile_Op<"length", "any", [Pure]> {
-  let summary = "rows in use of sequence b (queries times group if packed)";
+  let summary = "rows in use of sequence b (queries times group if packed), at least 0";
   let example = "%n = flash_tile.length %v[%b] : <64xbf16>";
   let arguments = (ins ViewType:$view, Index:$batch);
   let results = (outs Index:$rows);
@@ -438,6 +472,21 @@ def FinalizeOp : Tile_Op<"finalize", "vector",
   let results = (outs FragType:$result, FragType:$lse);
   let assemblyFormat = [{ $o `,` $m `,` $l `scale` $scale
     (`sink` `(` $sink^ `[` $head `,` $row0 `]` `:` type($sink) `)`)? attr-dict `:` type($o) `,` type($m) }];
+  let hasVerifier = 1;
+}
+def RotateOp : Tile_Op<"rotate", "vector",
+    [Pure, AllTypesMatch<["value", "result"]>, AllTypesMatch<["cos", "sin"]>]> {
+  let summary = "pairs of columns of a row turned by the angle of its position: a rotary embedding";
+  let meaning = [{
+    Row r has position `position + r`, or with `fixed` `position`: the row of cos and sin (`positions x pairs`). With
+    x and y a pair and c and s its cosine and sine, x becomes `x c - y s` and y `x s + y c`, computed in f32 and rounded
+    once. Pair i is columns 2i and 2i + 1 with `interleaved`, else i and i + pairs; columns from 2 pairs on stay. Rows
+    whose position is no row of cos stay too.
+  }];
+  let example = "%y = flash_tile.rotate %x by(%cos, %sin : memref<?x32xbf16>) at %p {interleaved} : <16x128xbf16>";
+  let arguments = (ins FragType:$value, AnyMemRef:$cos, AnyMemRef:$sin, Index:$position, UnitAttr:$interleaved, UnitAttr:$fixed);
+  let results = (outs FragType:$result);
+  let assemblyFormat = [{ $value `by` `(` $cos `,` $sin `:` type($cos) `)` `at` $position attr-dict `:` type($value) }];
   let hasVerifier = 1;
 }
 #endif // FLASH_TILE_TD

@@ -108,13 +108,19 @@ static LogicalResult hasGroup(Operation *op, int64_t group) {
     return success();
   return op->emitOpError() << "needs a positive group, has " << group;
 }
+void ViewOp::build(OpBuilder &builder, OperationState &state, Type view, Value source,
+                   int64_t group, bool partial) {
+  build(builder, state, view, source, Value(), Value(), Value(), Value(), Value(), Value(),
+        builder.getI64IntegerAttr(group), partial ? builder.getUnitAttr() : UnitAttr());
+}
 LogicalResult ViewOp::verify() {
   auto memref = cast<MemRefType>(getSource().getType());
   int64_t cols = getView().getType().getShape()[0];
   int64_t rank = (cols > 1 ? 4 : 3) + getPartial();
-  if (memref.getRank() != rank)
+  if (memref.getRank() != rank && memref.getRank() != rank - 1)
     return emitOpError() << "needs a memref of rank " << rank << " for " << getView().getType()
-                         << (getPartial() ? " of partials" : "") << ", has " << memref;
+                         << (getPartial() ? " of partials" : "") << ", or " << rank - 1
+                         << " where all is one batch, has " << memref;
   if (memref.getElementType() != getView().getType().getElementType())
     return emitOpError() << "needs memref and view of one element type, has " << memref << " and "
                          << getView().getType();
@@ -122,6 +128,22 @@ LogicalResult ViewOp::verify() {
     return emitOpError() << "needs a memref of " << cols << " columns, has " << memref;
   if (!memref.isStrided() || (cols > 1 && memref.getStridesAndOffset().first.back() != 1))
     return emitOpError() << "needs a strided memref with contiguous rows, has " << memref;
+  for (Value table : getOperands().drop_front())
+    if (auto type = dyn_cast<MemRefType>(table.getType()))
+      if (!type.isStrided() || type.getStridesAndOffset().first.back() != 1)
+        return emitOpError() << "needs tables with contiguous elements, has " << type;
+  if (getCuSeqlens() && hasBatch())
+    return emitOpError() << "needs a memref without a batch for cu_seqlens, has " << memref;
+  if (getAppended() && !getSeqused())
+    return emitOpError("needs seqused besides appended: rows are appended behind it");
+  if (getPageTable() && !getSeqused())
+    return emitOpError("needs seqused besides page_table: pages say nothing of lengths");
+  if (getPageTable() && (!hasBatch() || getPartial() || cols == 1))
+    return emitOpError() << "needs a memref of pages x page size x heads x columns for "
+                            "page_table, has "
+                         << memref;
+  if (getBatchIdx() && !hasBatch() && !getCuSeqlens())
+    return emitOpError() << "needs several sequences for batch_idx, has " << memref;
   return hasGroup(*this, getGroup());
 }
 LogicalResult RingOp::verify() {
@@ -461,4 +483,19 @@ LogicalResult FinalizeOp::verify() {
       failed(hasGroup(*this, getGroup())))
     return failure();
   return isRowStatistic(*this, getM().getType(), getO().getType());
+}
+LogicalResult RotateOp::verify() {
+  auto cos = cast<MemRefType>(getCos().getType());
+  FragType type = getValue().getType();
+  if (cos.getRank() != 2 || cos.isDynamicDim(1) || !cos.isStrided() ||
+      cos.getStridesAndOffset().first.back() != 1)
+    return emitOpError("needs cos and sin of positions x a known number of contiguous pairs, has ")
+           << cos;
+  if (cos.getElementType() != type.getElementType())
+    return emitOpError("needs cos and fragment of one element type, has ")
+           << cos << " and " << type;
+  if (2 * cos.getDimSize(1) > type.getShape()[1])
+    return emitOpError("needs a fragment at least twice as wide as cos, has ")
+           << type << " and " << cos;
+  return success();
 }

@@ -210,6 +210,11 @@ std::variant<Plan, Refusal> makePlan(const Problem &problem, const PlanOverrides
     return Refusal{Refusal::invalid, *sentence};
   if (problem.element == ElementType::f8)
     return Refusal{Refusal::notBuilt, "f8e4m3 is not built; use f16 or bf16"};
+  if (hasTables(problem) && problem.target != Target::cpu)
+    return Refusal{Refusal::notBuilt,
+                   "packed sequences, lengths in use and pages (cu_seqlens, seqused, page_table, "
+                   "kv_batch_idx, leftpad_k) are not built for " +
+                       std::string(targetName(problem.target)) + "; use cpu"};
 
   Plan plan;
   chooseMask(plan, problem);

@@ -138,7 +138,7 @@ std::variant<std::vector<Record>, std::string> readRecords(const std::string &pa
 
 const Record *recordOf(const Problem &problem, std::string_view gpu,
                        std::span<const Record> records) {
-  if (problem.lenQ < 1 || problem.lenK < 1)
+  if (problem.lenQ < 1 || problem.lenK < 1 || hasTables(problem))
     return nullptr;
   const Mask mask = canonical(problem.mask, problem.lenQ, problem.lenK);
   if (mask.chunk > 0 || mask.sinkTokens > 0)

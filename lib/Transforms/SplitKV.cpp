@@ -6,8 +6,8 @@
 // The sink joins the denominator once, hence in the combine.
 //
 //===----------------------------------------------------------------------===//
-#include "flash/Planning.h"
 #include "flash/Passes.h"
+#include "flash/Planning.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 
@@ -23,15 +23,19 @@ namespace {
 void split(AttentionOp op, int64_t splits) {
   ImplicitLocOpBuilder builder(op.getLoc(), op);
   ArrayRef<int64_t> o = op.getOutputType().getShape();
-  const unsigned batch = 0, length = 1, heads = 2, columns = 3;
-  const SmallVector<unsigned> dimsOf[] = {{batch, length, heads, columns}, {batch, heads, length}};
+  // Packed sequences have their total instead of batch and length.
+  const bool packed = static_cast<bool>(op.getCuSeqlensQ());
+  const SmallVector<unsigned> dimsOfO = packed ? SmallVector<unsigned>{0, 1, 2}
+                                               : SmallVector<unsigned>{0, 1, 2, 3},
+                              dimsOfLse = packed ? SmallVector<unsigned>{1, 0}
+                                                 : SmallVector<unsigned>{0, 2, 1};
   SmallVector<Type> types; // of the parts of o and lse, over tensors
   SmallVector<Value> outs; // over memrefs
-  std::array<Value, columns> sizes;
-  for (unsigned dim : {batch, length, heads})
+  SmallVector<Value> sizes(o.size());
+  for (unsigned dim = 0; dim < o.size(); ++dim)
     if (!op.getOuts().empty() && ShapedType::isDynamic(o[dim]))
       sizes[dim] = memref::DimOp::create(builder, op.getOuts().front(), dim);
-  for (ArrayRef<unsigned> dims : dimsOf) {
+  for (ArrayRef<unsigned> dims : {ArrayRef(dimsOfO), ArrayRef(dimsOfLse)}) {
     SmallVector<int64_t> shape{splits};
     SmallVector<Value> dynamic;
     for (unsigned dim : dims) {
@@ -45,9 +49,11 @@ void split(AttentionOp op, int64_t splits) {
       outs.push_back(
           memref::AllocOp::create(builder, MemRefType::get(shape, builder.getF32Type()), dynamic));
   }
-  auto parts = AttentionOp::create(builder, types, op.getQ(), op.getK(), op.getV(),
-                                   /*sink=*/Value(), op.getScale(), op.getSoftcap(), outs,
-                                   op.getMaskAttr(), op.getTargetAttr(), op.getPlanAttr());
+  auto parts = AttentionOp::create(
+      builder, types, op.getQ(), op.getK(), op.getV(), /*sink=*/Value(), op.getScale(),
+      op.getSoftcap(), op.getCuSeqlensQ(), op.getMaxSeqlenQ(), op.getCuSeqlensK(), op.getSequsedQ(),
+      op.getSequsedK(), op.getAppended(), op.getPageTable(), op.getKvBatchIdx(), op.getLeftpadK(),
+      outs, op.getMaskAttr(), op.getTargetAttr(), op.getPlanAttr());
   parts->setDiscardableAttrs(op->getDiscardableAttrDictionary());
   ValueRange inputs = outs.empty() ? ValueRange(parts.getResults()) : ValueRange(outs);
   PlanAttr plan = filled({}, "tile", pairOf(builder, *op.getPlan()->getInt("tile", 0), 1));

@@ -27,13 +27,22 @@ struct Problem {
   bool softcap = false;
   bool sink = false; ///< a learnable logit per query head
   int64_t batch = unknown, heads = unknown, kvHeads = unknown;
-  int64_t lenQ = unknown, lenK = unknown;
-  int64_t numSplits = 0;            ///< 0: the planner's choice
-  std::optional<bool> packGqa = {}; ///< none: the planner's choice
-  int64_t sms = 0;                  ///< 0: the machine table's; on the cpu, worker threads
+  int64_t lenQ = unknown, lenK = unknown; ///< of the longest sequence, or a bound of it
+  int64_t numSplits = 0;                  ///< 0: the planner's choice
+  std::optional<bool> packGqa = {};       ///< none: the planner's choice
+  int64_t sms = 0;                        ///< 0: the machine table's; on the cpu, worker threads
+  bool packedQ = false, packedK = false;  ///< sequences one after the other (cu_seqlens)
+  bool usedQ = false, usedK = false;      ///< lengths in use (seqused)
+  std::optional<int64_t> pageSize = {};   ///< of paged keys; none: not paged
+  bool batchIdx = false, leftpad = false; ///< chosen cache rows; rows before the keys
   /// Query heads of a KV head where heads are unknown but their ratio is not; 0 asks heads.
   int64_t group = 0;
 };
+
+/// Whether tables say which rows are a sequence's.
+inline bool hasTables(const Problem &p) {
+  return p.packedQ || p.packedK || p.usedQ || p.usedK || p.pageSize || p.batchIdx || p.leftpad;
+}
 
 /// A split index must fit 16 bits (BlockRange.h).
 inline constexpr int64_t maxSplitIndex = (1 << 16) - 1;

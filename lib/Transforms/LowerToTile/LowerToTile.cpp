@@ -51,6 +51,9 @@ struct LowerToTile : flash::impl::FlashLowerToTileBase<LowerToTile> {
       return kernel;
     };
     for (AttentionOp op : attentions) {
+      for (auto [table, value] : op.getTables())
+        if (value)
+          return op.emitOpError("has no kernel with ") << table;
       auto kernel = kernelFor(op, "");
       if (failed(kernel))
         return failure();

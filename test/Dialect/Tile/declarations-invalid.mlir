@@ -1,15 +1,15 @@
 // What declarations and for_work demand.
 // RUN: flash-opt %s --split-input-file --verify-diagnostics --allow-unregistered-dialect
 
-func.func @f(%m: memref<?x?x64xf16>) {
-  // expected-error @below {{needs a memref of rank 4 for '!flash_tile.view<64xf16>', has 'memref<?x?x64xf16>'}}
-  %v = flash_tile.view %m : memref<?x?x64xf16> -> <64xf16>
+func.func @f(%m: memref<?x64xf16>) {
+  // expected-error @below {{needs a memref of rank 4 for '!flash_tile.view<64xf16>', or 3 where all is one batch, has 'memref<?x64xf16>'}}
+  %v = flash_tile.view %m : memref<?x64xf16> -> <64xf16>
   return
 }
 // -----
-func.func @f(%m: memref<?x?x?xf32>) {
-  // expected-error @below {{needs a memref of rank 4 for '!flash_tile.view<1xf32>' of partials}}
-  %v = flash_tile.view %m {partial} : memref<?x?x?xf32> -> <1xf32>
+func.func @f(%m: memref<?x?xf32>) {
+  // expected-error @below {{needs a memref of rank 4 for '!flash_tile.view<1xf32>' of partials, or 3 where all is one batch}}
+  %v = flash_tile.view %m {partial} : memref<?x?xf32> -> <1xf32>
   return
 }
 // -----
