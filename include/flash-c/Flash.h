@@ -15,6 +15,12 @@
  *   causal       true or false;  window: [left, right], -1 = unbounded;  chunk, sink_tokens: 0 = none
  *   softcap      whether scores are capped;  sink: whether a logit per query head joins the denominator
  *   batch, heads, kv_heads, len_q, len_k   sizes that the plan is made for; left out: unknown
+ *   packed_q, packed_k   whether sequences lie one after the other (cu_seqlens_q, cu_seqlens_k);  used_q,
+ *                used_k: whether only so many rows count (seqused_q, seqused_k); len_q and len_k bound them
+ *   page_size    of paged keys and values, which need used_k; left out: not paged
+ *   kv_batch_idx, leftpad_k, append   whether a call has these (append: k_new and v_new, which need used_k)
+ *   rotary       pairs of columns that rotary_cos and rotary_sin turn in q and k_new; 0 or left out: none
+ *   rotary_interleaved   whether pairs are neighbours
  *   num_splits   0 or left out: the planner's choice;  pack_gqa: left out: the planner's choice
  *   sms          multiprocessors, or worker threads of the CPU; left out: the machine table's
  *   transfer     how a GPU reads k and v: "tma" (the default), or "gather", which any strides will do
@@ -63,7 +69,11 @@ enum { FLASH_MAX_RANK = 5 };
 
 /** A tensor in the caller's memory. Names and shapes: q [B, Sq, Hq, D], k [B, Sk, Hkv, D],
     v [B, Sk, Hkv, Dv], o [B, Sq, Hq, Dv] of the problem's element type; lse [B, Hq, Sq] and
-    sink [Hq] of f32. Strides count elements; the last dimension of q, k, v and o is contiguous. */
+    sink [Hq] of f32. As far as the problem has them: cu_seqlens_q, cu_seqlens_k [B + 1] (then q and o
+    [total, Hq, .] and lse [Hq, total]; k and v [total, Hkv, .]), seqused_q, seqused_k, kv_batch_idx and
+    leftpad_k [B], page_table [B, pages] (then k and v [pages, page size, Hkv, .]) of 32-bit integers;
+    k_new, v_new [B, Snew, Hkv, .], rotary_cos, rotary_sin [positions, pairs] of the element type. Strides
+    count elements; the last dimension is contiguous, but for lse and sink. */
 typedef struct FlashTensor {
   const char *name;
   void *data;
@@ -72,10 +82,14 @@ typedef struct FlashTensor {
   int64_t stride[FLASH_MAX_RANK];
 } FlashTensor;
 
-/** Values that vary from call to call. softcap is read only by programs of a problem that has it. */
+/** Values that vary from call to call. softcap is read only by programs of a problem that has it;
+    max_seqlen_q and max_seqlen_k, at least the rows of every sequence, only where q is packed, and
+    where k is packed or paged. */
 typedef struct FlashScalars {
   float scale;
   float softcap;
+  int64_t max_seqlen_q;
+  int64_t max_seqlen_k;
 } FlashScalars;
 
 /** Version of the compiler, "major.minor.patch"; static storage. */

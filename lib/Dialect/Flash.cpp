@@ -213,6 +213,7 @@ schedule::Problem AttentionOp::problem() {
   problem.usedK = static_cast<bool>(getSequsedK());
   problem.batchIdx = static_cast<bool>(getKvBatchIdx());
   problem.leftpad = static_cast<bool>(getLeftpadK());
+  problem.append = static_cast<bool>(getAppended());
   if (getPageTable())
     problem.pageSize = size(getK(), 1);
   problem.heads = size(getQ(), -2);

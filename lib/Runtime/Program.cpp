@@ -415,7 +415,7 @@ Or<std::unique_ptr<Program>> Program::load(const std::string &blob) {
 //===----------------------------------------------------------------------===//
 
 /// The problem with a call's sizes, once all operands are there and agree.
-Or<schedule::Problem> Program::sized(const Operands &operands) const {
+Or<schedule::Problem> Program::sized(const Operands &operands, const FlashScalars &scalars) const {
   schedule::Problem p = request.problem;
   auto need = [&](Operand operand, llvm::ArrayRef<int64_t> shape) -> Outcome {
     std::string name(operandName(operand));
@@ -432,12 +432,15 @@ Or<schedule::Problem> Program::sized(const Operands &operands) const {
                        std::to_string(t->size[i]) + ") to be " +
                        (size == schedule::unknown ? "from 0 to 2^31 - 1" : std::to_string(size)));
     const bool empty = llvm::is_contained(llvm::ArrayRef(t->size, t->rank), 0);
-    const bool rows = operand != Operand::lse && operand != Operand::sink;
+    const bool statistic = operand == Operand::lse || operand == Operand::sink, rows = !statistic;
+    const bool table = isTable(operand);
     const int64_t last = t->rank - 1;
     if (rows && !empty && t->size[last] > 1 && t->stride[last] != 1)
       return invalid("expected " + name + "'s last dimension to be contiguous, got stride " +
                      std::to_string(t->stride[last]));
-    const int64_t bytes = rows ? schedule::elementBytes(p.element) : sizeof(float);
+    const int64_t bytes = statistic ? sizeof(float)
+                          : table   ? sizeof(int32_t)
+                                    : schedule::elementBytes(p.element);
     if (!empty && reinterpret_cast<uintptr_t>(t->data) % bytes)
       return invalid("expected " + name + "'s address to be a multiple of its element's " +
                      std::to_string(bytes) + " bytes");
@@ -445,25 +448,65 @@ Or<schedule::Problem> Program::sized(const Operands &operands) const {
       return invalid("expected " + name + "'s data, got a null pointer");
     return {};
   };
+  using Shape = llvm::SmallVector<int64_t>;
   const int64_t any = schedule::unknown, heads = request.plan.packGqa ? p.heads : any,
                 kvHeads = request.plan.packGqa ? p.kvHeads : any;
-  if (Outcome failure = need(Operand::q, {any, any, heads, p.headSize}))
+  for (auto [most, packed] : {std::pair{scalars.max_seqlen_q, p.packedQ},
+                              {scalars.max_seqlen_k, p.packedK || p.pageSize}})
+    if (packed && (most < 0 || most > std::numeric_limits<int32_t>::max()))
+      return invalid("expected max_seqlen_q and max_seqlen_k from 0 to 2^31 - 1, got " +
+                     std::to_string(most));
+  if (Outcome failure = need(Operand::q, p.packedQ ? Shape{any, heads, p.headSize}
+                                                   : Shape{any, any, heads, p.headSize}))
     return *failure;
   const FlashTensor &q = *operands[Operand::q];
-  p.batch = q.size[0], p.lenQ = q.size[1], p.heads = q.size[2];
-  if (Outcome failure = need(Operand::k, {p.batch, any, kvHeads, p.headSize}))
+  p.heads = q.size[q.rank - 2];
+  if (p.packedQ) {
+    if (Outcome failure = need(Operand::cuSeqlensQ, {any}))
+      return *failure;
+    p.batch = operands[Operand::cuSeqlensQ]->size[0] - 1;
+    p.lenQ = scalars.max_seqlen_q;
+    if (p.batch < 0)
+      return invalid("expected cu_seqlens_q of batch + 1 elements, got 0");
+  } else {
+    p.batch = q.size[0], p.lenQ = q.size[1];
+  }
+  const bool chosen = p.pageSize || p.batchIdx; // rows of k are not the batch's
+  const int64_t page = p.pageSize && onGpu() ? *p.pageSize : any;
+  if (Outcome failure =
+          need(Operand::k, p.packedK ? Shape{any, kvHeads, p.headSize}
+                                     : Shape{chosen ? any : p.batch, page, kvHeads, p.headSize}))
     return *failure;
   const FlashTensor &k = *operands[Operand::k];
-  p.lenK = k.size[1], p.kvHeads = k.size[2];
-  for (auto [operand, shape] :
-       std::initializer_list<std::pair<Operand, llvm::SmallVector<int64_t>>>{
-           {Operand::v, {p.batch, p.lenK, p.kvHeads, p.headSizeV}},
-           {Operand::o, {p.batch, p.lenQ, p.heads, p.headSizeV}},
-           {Operand::lse, {p.batch, p.heads, p.lenQ}}})
+  p.lenK = p.packedK || p.pageSize ? scalars.max_seqlen_k : k.size[1];
+  p.kvHeads = k.size[k.rank - 2];
+  Shape v(k.size, k.size + k.rank), o(q.size, q.size + q.rank);
+  v.back() = o.back() = p.headSizeV;
+  std::vector<std::pair<Operand, Shape>> others = {
+      {Operand::v, v},
+      {Operand::o, o},
+      {Operand::lse, p.packedQ ? Shape{p.heads, q.size[0]} : Shape{p.batch, p.heads, p.lenQ}}};
+  auto add = [&](bool has, Operand operand, Shape shape) {
+    if (has)
+      others.emplace_back(operand, std::move(shape));
+  };
+  add(p.sink, Operand::sink, {p.heads});
+  add(p.packedK, Operand::cuSeqlensK, {p.batchIdx ? any : p.batch + 1});
+  add(p.usedQ, Operand::sequsedQ, {p.batch});
+  add(p.usedK, Operand::sequsedK, {p.batch});
+  add(p.pageSize.has_value(), Operand::pageTable, {p.batchIdx ? any : p.batch, any});
+  add(p.batchIdx, Operand::kvBatchIdx, {p.batch});
+  add(p.leftpad, Operand::leftpadK, {p.batch});
+  const FlashTensor *fresh = p.append ? operands[Operand::kNew] : nullptr;
+  const int64_t rows = fresh && fresh->rank == 4 ? fresh->size[1] : any;
+  add(p.append, Operand::kNew, {p.batch, rows, p.kvHeads, p.headSize});
+  add(p.append, Operand::vNew, {p.batch, rows, p.kvHeads, p.headSizeV});
+  const FlashTensor *cos = p.rotary > 0 ? operands[Operand::rotaryCos] : nullptr;
+  const int64_t positions = cos && cos->rank == 2 ? cos->size[0] : any;
+  add(p.rotary > 0, Operand::rotaryCos, {positions, p.rotary});
+  add(p.rotary > 0, Operand::rotarySin, {positions, p.rotary});
+  for (auto &[operand, shape] : others)
     if (Outcome failure = need(operand, shape))
-      return *failure;
-  if (p.sink)
-    if (Outcome failure = need(Operand::sink, {p.heads}))
       return *failure;
   if (auto why = schedule::whyNotProblem(p))
     return invalid(*why);
@@ -473,7 +516,7 @@ Or<schedule::Problem> Program::sized(const Operands &operands) const {
 Outcome Program::launch(const Operands &operands, FlashScalars scalars, int device, void *stream) {
   if (!onGpu())
     return invalid("expected a program for a GPU, this one is for the cpu; use flash_run");
-  Or<schedule::Problem> sizes = sized(operands);
+  Or<schedule::Problem> sizes = sized(operands, scalars);
   if (auto *failure = std::get_if<Failure>(&sizes))
     return *failure;
   schedule::Problem &p = std::get<schedule::Problem>(sizes);
@@ -498,11 +541,12 @@ Outcome Program::run(const Operands &operands, FlashScalars scalars, int workers
     return invalid("expected a program for the cpu, this one is for a GPU; use flash_launch");
   if (workers < 1)
     return invalid("expected at least 1 worker, got " + std::to_string(workers));
-  Or<schedule::Problem> sizes = sized(operands);
+  Or<schedule::Problem> sizes = sized(operands, scalars);
   if (auto *failure = std::get_if<Failure>(&sizes))
     return *failure;
   const schedule::Problem &p = std::get<schedule::Problem>(sizes);
-  if (p.batch == 0 || p.lenQ == 0 || p.heads == 0)
+  const bool noQueries = p.batch == 0 || p.lenQ == 0 || p.heads == 0;
+  if (p.append ? p.batch == 0 : noQueries)
     return {};
 
   std::vector<Argument> arguments;
@@ -515,26 +559,41 @@ Outcome Program::run(const Operands &operands, FlashScalars scalars, int workers
   arguments.push_back({"softcap", scalars.softcap});
   arguments.push_back({"section", schedule::workShapeOf(request.plan, p).section});
 
-  // Splits write f32 parts, which the second kernel joins.
-  std::vector<std::unique_ptr<float[]>> parts;
-  auto add = [&](Operand operand, std::initializer_list<int64_t> sizes) {
-    Tensor t{nullptr, sizes, {}};
+  if (p.packedQ)
+    arguments.push_back({"max_seqlen_q", p.lenQ});
+  if (p.append)
+    arguments.push_back({"appended", operands[Operand::kNew]->size[1]});
+
+  // What one kernel writes for the next: f32 parts of splits, and q turned.
+  std::vector<std::unique_ptr<char[]>> parts;
+  auto add = [&](Operand operand, llvm::SmallVector<int64_t> sizes, int64_t bytes) {
+    Tensor t{nullptr, std::move(sizes), {}};
     int64_t elements = 1;
     for (int64_t size : llvm::reverse(t.sizes)) {
       t.strides.insert(t.strides.begin(), elements);
       elements *= size;
     }
-    parts.emplace_back(new (std::nothrow) float[elements]);
+    parts.emplace_back(new (std::nothrow) char[elements * bytes]);
     t.data = parts.back().get();
     arguments.push_back({std::string(operandName(operand)), std::move(t)});
   };
+  const FlashTensor &q = *operands[Operand::q];
+  llvm::SmallVector<int64_t> shape(q.size, q.size + q.rank);
+  if (p.rotary > 0)
+    add(Operand::qTurned, shape, schedule::elementBytes(p.element));
   if (request.plan.splits > 1) {
-    add(Operand::oPartial, {request.plan.splits, p.batch, p.lenQ, p.heads, p.headSizeV});
-    add(Operand::lsePartial, {request.plan.splits, p.batch, p.heads, p.lenQ});
-    if (!parts[0] || !parts[1])
+    shape.back() = p.headSizeV;
+    shape.insert(shape.begin(), request.plan.splits);
+    add(Operand::oPartial, shape, sizeof(float));
+    const FlashTensor &lse = *operands[Operand::lse];
+    shape.assign(lse.size, lse.size + lse.rank);
+    shape.insert(shape.begin(), request.plan.splits);
+    add(Operand::lsePartial, shape, sizeof(float));
+  }
+  for (const std::unique_ptr<char[]> &part : parts)
+    if (!part)
       return internal("no memory for the parts of " + std::to_string(request.plan.splits) +
                       " splits; use fewer");
-  }
   for (const std::string &kernel : cpuKernels)
     if (llvm::Error error = cpu->run(kernel, arguments, workers))
       return internal(llvm::toString(std::move(error)));

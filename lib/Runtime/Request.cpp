@@ -54,6 +54,7 @@ public:
     else
       fail("expected " + field.str() + " to be " + choices.str() + ", got '" + name + "'");
   }
+  bool has(StringRef field) { return take(field) != nullptr; }
   const json::Value *take(StringRef field) {
     known.push_back(field);
     const json::Value *value = object.get(field);
@@ -284,6 +285,19 @@ Or<Request> flash::readRequest(const std::string &text) {
   reader.read("kv_heads", p.kvHeads);
   reader.read("len_q", p.lenQ);
   reader.read("len_k", p.lenK);
+  reader.read("packed_q", p.packedQ);
+  reader.read("packed_k", p.packedK);
+  reader.read("used_q", p.usedQ);
+  reader.read("used_k", p.usedK);
+  if (int64_t size = 0; reader.has("page_size")) {
+    reader.read("page_size", size);
+    p.pageSize = size;
+  }
+  reader.read("kv_batch_idx", p.batchIdx);
+  reader.read("leftpad_k", p.leftpad);
+  reader.read("append", p.append);
+  reader.read("rotary", p.rotary);
+  reader.read("rotary_interleaved", p.rotaryInterleaved);
   reader.read("num_splits", p.numSplits);
   reader.read("sms", p.sms);
   if (const json::Value *pack = reader.take("pack_gqa"))
@@ -367,6 +381,18 @@ static std::string headsText(const Request &request, int64_t heads) {
   return request.plan.packGqa ? std::to_string(heads) : "?";
 }
 
+/// A GPU's copies depend on the size of pages, loops do not.
+static std::string pageText(const Request &request) {
+  return request.problem.target == schedule::Target::cpu
+             ? "?"
+             : std::to_string(*request.problem.pageSize);
+}
+
+/// Whether query t is turned by the position t behind the keys; else all are by the first one.
+static bool turnsByQuery(const schedule::Problem &p) {
+  return p.mask.causal || p.mask.left >= 0 || p.mask.right >= 0;
+}
+
 std::string flash::keyOf(const Request &request) {
   const schedule::Problem &p = request.problem;
   const schedule::Plan &plan = request.plan;
@@ -383,36 +409,138 @@ std::string flash::keyOf(const Request &request) {
      << " turns " << plan.pingPong << " transfer "
      << StringRef(schedule::transferName(plan.transfer)) << " persistent " << plan.persistent
      << " stealing " << plan.stealing;
+  if (schedule::hasTables(p))
+    os << " packed " << p.packedQ << ' ' << p.packedK << " used " << p.usedQ << ' ' << p.usedK
+       << " pages " << (p.pageSize ? pageText(request) : "none") << " idx " << p.batchIdx << " pad "
+       << p.leftpad << " append " << p.append << " rotary " << p.rotary << ' '
+       << p.rotaryInterleaved << ' ' << turnsByQuery(p);
   for (const auto &[name, on] : request.passes)
     os << ' ' << name << ' ' << on;
   return key;
 }
 
+namespace {
+/// The text of a function as it grows: its arguments, and its ops.
+struct FunctionText {
+  std::string arguments, body;
+
+  /// An argument, as operands are written.
+  void argue(const std::string &name, const std::string &type) {
+    arguments += (arguments.empty() ? "    %" : ",\n    %") + name + ": " + type;
+  }
+  /// ` clause(%name : type)`, of a new argument.
+  std::string table(const std::string &clause, const std::string &name, const std::string &type) {
+    argue(name, type);
+    return " " + clause + "(%" + name + " : " + type + ")";
+  }
+};
+} // namespace
+
 std::string flash::opText(const Request &request) {
   const schedule::Problem &p = request.problem;
-  auto tensor = [&](int64_t heads, int64_t headSize) {
-    return "memref<?x?x" + headsText(request, heads) + "x" + std::to_string(headSize) + "x" +
-           std::string(schedule::elementName(p.element)) + ", strided<[?, ?, ?, 1], offset: ?>>";
+  const std::string element(schedule::elementName(p.element));
+  const std::string heads = headsText(request, p.heads), kvHeads = headsText(request, p.kvHeads);
+  auto tensor = [&](std::string sizes, const std::string &heads, int64_t headSize) {
+    std::string strides = sizes.size() > 2 ? "[?, ?, ?, 1]" : "[?, ?, 1]";
+    return "memref<" + sizes + heads + "x" + std::to_string(headSize) + "x" + element +
+           ", strided<" + strides + ", offset: ?>>";
   };
-  std::string q = tensor(p.heads, p.headSize), k = tensor(p.kvHeads, p.headSize),
-              v = tensor(p.kvHeads, p.headSizeV), o = tensor(p.heads, p.headSizeV),
-              lse = "memref<?x" + headsText(request, p.heads) +
-                    "x?xf32, strided<[?, ?, ?], offset: ?>>",
-              sink = "memref<" + headsText(request, p.heads) + "xf32, strided<[?], offset: ?>>";
-  std::string text;
-  llvm::raw_string_ostream os(text);
-  os << "func.func @" << kernelName << "(\n    %q: " << q << ",\n    %k: " << k
-     << ",\n    %v: " << v << ",\n    %o: " << o << ",\n    %lse: " << lse;
+  const std::string queries = p.packedQ ? "?x" : "?x?x", keys = p.packedK ? "?x"
+                                                                : p.pageSize
+                                                                    ? "?x" + pageText(request) + "x"
+                                                                    : "?x?x";
+  const std::string q = tensor(queries, heads, p.headSize), k = tensor(keys, kvHeads, p.headSize),
+                    v = tensor(keys, kvHeads, p.headSizeV), o = tensor(queries, heads, p.headSizeV),
+                    lse = p.packedQ
+                              ? "memref<" + heads + "x?xf32, strided<[?, ?], offset: ?>>"
+                              : "memref<?x" + heads + "x?xf32, strided<[?, ?, ?], offset: ?>>",
+                    sink = "memref<" + heads + "xf32, strided<[?], offset: ?>>",
+                    rows = "memref<?xi32, strided<[1], offset: ?>>",
+                    table = "memref<?x?xi32, strided<[?, 1], offset: ?>>";
+  FunctionText f;
+  f.argue("q", q);
+  f.argue("k", k);
+  f.argue("v", v);
+  f.argue("o", o);
+  f.argue("lse", lse);
+  std::string clauses;
   if (p.sink)
-    os << ",\n    %sink: " << sink;
-  os << ",\n    %scale: f32" << (p.softcap ? ", %softcap: f32" : "") << ") {\n"
-     << "  flash.attention %q, %k, %v";
-  if (p.sink)
-    os << " sink(%sink : " << sink << ")";
-  os << " scale %scale" << (p.softcap ? " softcap %softcap" : "") << "\n      outs(%o, %lse : " << o
-     << ", " << lse << ")\n      by " << maskText(request.plan.mask)
-     << "\n      {target = #flash.target<\"" << StringRef(schedule::targetName(p.target))
-     << "\">, plan = " << request.planText << "}\n      : " << q << ", " << k << ", " << v
-     << "\n  return\n}\n";
-  return text;
+    clauses += f.table("sink", "sink", sink);
+  f.argue("scale", "f32");
+  clauses += " scale %scale";
+  if (p.softcap) {
+    f.argue("softcap", "f32");
+    clauses += " softcap %softcap";
+  }
+  std::string packedQ, pages, index; // clauses that an append has too
+  if (p.packedQ) {
+    packedQ = f.table("cu_seqlens_q", "cu_seqlens_q", rows) + " max_seqlen_q %max_seqlen_q";
+    f.argue("max_seqlen_q", "index");
+  }
+  clauses += packedQ;
+  if (p.packedK)
+    clauses += f.table("cu_seqlens_k", "cu_seqlens_k", rows);
+  if (p.usedQ)
+    clauses += f.table("seqused_q", "seqused_q", rows);
+  if (p.usedK)
+    clauses += f.table("seqused_k", "seqused_k", rows);
+  if (p.append)
+    clauses += " appended %appended";
+  if (p.pageSize)
+    pages = f.table("page_table", "page_table", table);
+  if (p.batchIdx)
+    index = f.table("kv_batch_idx", "kv_batch_idx", rows);
+  clauses += pages + index;
+  if (p.leftpad)
+    clauses += f.table("leftpad_k", "leftpad_k", rows);
+
+  llvm::raw_string_ostream os(f.body);
+  const std::string target =
+      "target = #flash.target<\"" + std::string(schedule::targetName(p.target)) + "\">";
+  std::string read = "%q", readType = q;
+  if (p.append) {
+    const std::string kNew = tensor("?x?x", kvHeads, p.headSize),
+                      vNew = tensor("?x?x", kvHeads, p.headSizeV),
+                      angles = "memref<?x" + std::to_string(p.rotary) + "x" + element +
+                               ", strided<[?, 1], offset: ?>>";
+    f.argue("k_new", kNew);
+    f.argue("v_new", vNew);
+    os << "  %c1 = arith.constant 1 : index\n  %appended = memref.dim %k_new, %c1 : " << kNew
+       << "\n";
+    std::string rotary, outs = "%k, %v", outTypes = k + ", " + v;
+    if (p.rotary > 0) {
+      f.argue("rotary_cos", angles);
+      f.argue("rotary_sin", angles);
+      read = "%q_turned";
+      readType =
+          "memref<" + queries + heads + "x" + std::to_string(p.headSize) + "x" + element + ">";
+      std::string sizes;
+      const int64_t rank = p.packedQ ? 3 : 4;
+      for (int64_t dim = 0; dim < rank - 1; ++dim) {
+        if (dim == rank - 2 && heads != "?")
+          continue;
+        os << "  %d" << dim << " = arith.constant " << dim << " : index\n  %s" << dim
+           << " = memref.dim %q, %d" << dim << " : " << q << "\n";
+        sizes += (sizes.empty() ? "%s" : ", %s") + std::to_string(dim);
+      }
+      os << "  %q_turned = memref.alloc(" << sizes << ") : " << readType << "\n";
+      rotary = " rotary(%rotary_cos, %rotary_sin : " + angles + ", " + angles + ") q(%q : " + q +
+               ")" + packedQ;
+      outs += ", %q_turned";
+      outTypes += ", " + readType;
+    }
+    os << "  flash.append %k_new, %v_new seqused_k(%seqused_k : " << rows << ")" << pages << index
+       << rotary << "\n      outs(" << outs << " : " << outTypes << ")\n      {"
+       << (p.rotary > 0 && !turnsByQuery(p) ? "fixed, " : "")
+       << (p.rotaryInterleaved ? "interleaved, " : "") << target << "}\n      : " << kNew << ", "
+       << vNew << "\n";
+  }
+  os << "  flash.attention " << read << ", %k, %v" << clauses << "\n      outs(%o, %lse : " << o
+     << ", " << lse << ")\n      by " << maskText(request.plan.mask) << "\n      {" << target
+     << ", plan = " << request.planText << "}\n      : " << readType << ", " << k << ", " << v
+     << "\n";
+  if (read != "%q")
+    os << "  memref.dealloc %q_turned : " << readType << "\n";
+  return "func.func @" + std::string(kernelName) + "(\n" + f.arguments + ") {\n" + f.body +
+         "  return\n}\n";
 }

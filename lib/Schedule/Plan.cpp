@@ -95,12 +95,28 @@ static void chooseTile(Plan &plan, const Problem &problem, const TileRow &row,
   plan.earlyWait = overrides.earlyWait.value_or(tile.earlyWait);
   plan.pingPong = overrides.pingPong.value_or(tile.pingPong);
   plan.deferMax = overrides.deferMax.value_or(tile.deferMax && plan.splitBy == SplitBy::rows);
-  plan.transfer = overrides.transfer.value_or(Transfer::tma);
 
   const bool kept = !overrides.tileM && !overrides.tileN && !overrides.stages &&
                     !overrides.consumers && !overrides.splitBy;
   plan.reasons.tile =
       kept ? "row " + std::string(row.name) + ": " + std::string(tile.reason) : overrides.why;
+}
+
+/// A tensor map describes boxes of K and V: a tile must be rows that follow each other in memory.
+static void chooseTransfer(Plan &plan, const Problem &problem, const PlanOverrides &overrides) {
+  const bool paged = problem.pageSize.has_value();
+  const int64_t size = problem.pageSize.value_or(unknown);
+  const bool spans = paged && (size == unknown || size % plan.tileN != 0);
+  plan.transfer = spans || (paged && problem.leftpad) ? Transfer::gather : Transfer::tma;
+  plan.reasons.transfer = spans ? "a tile of " + number(plan.tileN) + " keys spans pages of " +
+                                      (size == unknown ? "any size" : number(size))
+                          : plan.transfer == Transfer::gather
+                              ? "rows before the keys shift tiles across pages"
+                              : "a tile's rows follow each other";
+  if (overrides.transfer) {
+    plan.transfer = *overrides.transfer;
+    plan.reasons.transfer = overrides.why;
+  }
 }
 
 static std::optional<Refusal> choosePacking(Plan &plan, const Problem &problem,
@@ -126,13 +142,15 @@ static std::optional<Refusal> choosePacking(Plan &plan, const Problem &problem,
     plan.reasons.packGqa = "the number of query heads of a KV head is not known";
     return std::nullopt;
   }
-  if (!asked && problem.lenQ == unknown) {
+  if (!asked && problem.lenQ == unknown && !problem.packedQ && !problem.usedQ) {
     plan.reasons.packGqa = "the number of queries is not known";
     return std::nullopt;
   }
-  plan.packGqa = asked ? *asked : shouldPackGqa(false, problem.lenQ, group, plan.tileM);
+  const bool varies = problem.packedQ || problem.usedQ;
+  plan.packGqa = asked ? *asked : shouldPackGqa(varies, problem.lenQ, group, plan.tileM);
   plan.group = plan.packGqa ? group : 1;
   plan.reasons.packGqa = asked          ? byHand
+                         : varies       ? "sequences differ in their number of queries"
                          : plan.packGqa ? "the rows of " + number(group) +
                                               " query heads fill tiles better than those of one"
                                         : "one query head's rows fill tiles well enough";
@@ -185,8 +203,13 @@ static std::optional<Refusal> chooseSplits(Plan &plan, const Problem &problem,
 
 static void chooseOrder(Plan &plan, const Problem &problem, const PlanOverrides &overrides) {
   const bool split = plan.splits > 1, dense = plan.mask.kind == MaskKind::dense;
-  plan.order = split ? WorkOrder::single : dense ? WorkOrder::fixed : WorkOrder::dynamic;
-  plan.reasons.order = split   ? "splits even out the work, so that one tile a block will do"
+  const bool ragged = isRagged(problem);
+  plan.order = ragged  ? WorkOrder::varlenDynamic
+               : split ? WorkOrder::single
+               : dense ? WorkOrder::fixed
+                       : WorkOrder::dynamic;
+  plan.reasons.order = ragged  ? "sequences differ in length: the longest first"
+                       : split ? "splits even out the work, so that one tile a block will do"
                        : dense ? "all tiles cost the same"
                                : "tiles differ: the longest first";
   if (overrides.order) {
@@ -230,6 +253,7 @@ std::variant<Plan, Refusal> makePlan(const Problem &problem, const PlanOverrides
   chooseTile(plan, problem, *row, overrides);
   if (plan.tileM < 1 || plan.tileN < 1) // packing and splits divide by them
     return Refusal{Refusal::invalid, *whyNot(plan, problem)};
+  chooseTransfer(plan, problem, overrides);
   if (auto refusal = choosePacking(plan, problem, overrides))
     return *refusal;
   if (auto refusal = chooseSplits(plan, problem, overrides))
@@ -250,13 +274,15 @@ std::variant<Plan, Refusal> makePlan(const Problem &problem, const PlanOverrides
 // Checking
 //===----------------------------------------------------------------------===//
 
-static std::optional<std::string> whyNotOrder(const Plan &plan) {
+static std::optional<std::string> whyNotOrder(const Plan &plan, const Problem &problem) {
   switch (plan.order) {
   case WorkOrder::single:
   case WorkOrder::fixed:
   case WorkOrder::dynamic:
     return std::nullopt;
   case WorkOrder::varlenDynamic:
+    if (isRagged(problem))
+      return std::nullopt;
     return "order varlen_dynamic needs packed sequences, the problem has none; use dynamic";
   case WorkOrder::backwardLpt:
   case WorkOrder::backwardSpt:
@@ -285,7 +311,7 @@ std::optional<std::string> whyNot(const Plan &plan, const Problem &problem) {
   if (plan.l2Section < 0)
     return "expected an l2 section of at least 1, or 0 for the lengths' own, it is " +
            number(plan.l2Section);
-  if (auto sentence = whyNotOrder(plan))
+  if (auto sentence = whyNotOrder(plan, problem))
     return sentence;
   if (plan.stealing && problem.target != Target::cpu && plan.transfer == Transfer::gather)
     return "tiles from a counter (stealing) need one thread that starts copies, transfer gather "

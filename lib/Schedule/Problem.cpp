@@ -43,12 +43,33 @@ static std::optional<std::string> whyNotSizes(const Problem &problem) {
   return std::nullopt;
 }
 
+static std::optional<std::string> whyNotTables(const Problem &problem) {
+  if (problem.pageSize && *problem.pageSize != unknown && *problem.pageSize < 1)
+    return "expected pages of at least 1 row, it is " + number(*problem.pageSize);
+  if (problem.pageSize && problem.packedK)
+    return "expected cu_seqlens_k or page_table, got both: the lengths of pages are seqused_k";
+  if (problem.pageSize && !problem.usedK)
+    return "expected seqused_k besides page_table: it says how many rows of the pages count";
+  if (problem.append && !problem.usedK)
+    return "expected seqused_k besides k_new: it says where the cache ends";
+  if (problem.append && problem.packedK)
+    return "expected a cache of rows or pages besides k_new, packed keys have no room behind them";
+  if (problem.rotary < 0 || 2 * problem.rotary > problem.headSize)
+    return "expected rotary_cos to turn at most q's head size (" + number(problem.headSize) +
+           "), got " + number(2 * problem.rotary);
+  if (problem.rotary > 0 && !problem.append)
+    return "expected k_new besides rotary_cos: the embedding turns q and k_new";
+  return std::nullopt;
+}
+
 std::optional<std::string> whyNotProblem(const Problem &problem) {
   if (auto sentence = whyNotHeadSizes(problem))
     return sentence;
   if (auto sentence = whyNotSizes(problem))
     return sentence;
   if (auto sentence = whyNotMask(problem.mask))
+    return sentence;
+  if (auto sentence = whyNotTables(problem))
     return sentence;
   if (problem.element == ElementType::f32 && problem.target != Target::cpu)
     return "expected f16 or bf16 on " + std::string(targetName(problem.target)) +

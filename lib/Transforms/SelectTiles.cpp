@@ -19,6 +19,8 @@ using namespace flash;
 namespace {
 /// Rows of a tile of flash.combine where no attention says how many.
 constexpr int64_t combineRows = 64;
+/// And of flash.append: few rows are new.
+constexpr int64_t appendRows = 16;
 
 LogicalResult selectTile(AttentionOp op) {
   FailureOr<schedule::Plan> plan = planOf(op);
@@ -49,17 +51,20 @@ LogicalResult selectTile(AttentionOp op) {
   return success();
 }
 
-LogicalResult selectTile(CombineOp op) {
+/// The plan of an op without keys: a tile of rows by 1.
+template <typename OpT> LogicalResult selectRows(OpT op, int64_t rows) {
   if (op.getTarget()->target() != schedule::Target::cpu)
     return op.emitOpError() << "is not built for " << op.getTarget()->getName() << "; use cpu";
   Builder builder(op.getContext());
-  PlanAttr plan = filled(op.getPlanAttr(), "tile", pairOf(builder, combineRows, 1));
+  PlanAttr plan = filled(op.getPlanAttr(), "tile", pairOf(builder, rows, 1));
   if (plan.getInt("tile", 1) != 1)
     return op.emitOpError() << "expected a tile of rows by 1, it has " << *plan.getInt("tile", 1)
                             << " columns";
   op.setPlanAttr(plan);
   return success();
 }
+LogicalResult selectTile(CombineOp op) { return selectRows(op, combineRows); }
+LogicalResult selectTile(AppendOp op) { return selectRows(op, appendRows); }
 
 struct SelectTiles : flash::impl::FlashSelectTilesBase<SelectTiles> {
   using FlashSelectTilesBase::FlashSelectTilesBase;
@@ -83,6 +88,8 @@ struct SelectTiles : flash::impl::FlashSelectTilesBase<SelectTiles> {
         return select(attention);
       if (auto combine = dyn_cast<CombineOp>(op))
         return select(combine);
+      if (auto append = dyn_cast<AppendOp>(op))
+        return select(append);
       return WalkResult::advance();
     });
     if (result.wasInterrupted())

@@ -31,9 +31,9 @@ def workers():
 class Call:
     """One way of calling a program: everything but the pointers."""
 
-    def __init__(self, program, arrays, q, o_shape, scalars):
+    def __init__(self, program, arrays, q, o_shape, lse_shape, scalars):
         self.program, self.scalars = program, scalars
-        self.o_shape, self.lse_shape = o_shape, (q.shape[0], q.shape[2], q.shape[1])
+        self.o_shape, self.lse_shape = o_shape, lse_shape
         self.device = q.index if q.device == "cuda" else None
         tensors = (Tensor * len(arrays))()
         for t, (name, shape, strides) in zip(tensors, arrays):
@@ -78,8 +78,19 @@ def _repeats(a):
     return 0 not in a.shape and any(n > 1 and s == 0 for n, s in zip(a.shape, a.strides))
 
 
-def _problem(options, target, q, k, v, sink, batch):
-    """The library's problem, as JSON text. q, k, v: Arrays; lengths of packed sequences and pages stay unknown."""
+def _problem(options, target, q, k, v, sink, batch, given={}, max_q=None, max_k=None):
+    """The library's problem, as JSON text, and the lengths that bound all sequences. q, k, v: Arrays; given: the operands
+    besides, by name."""
+    paged = "page_table" in given
+    new = given["k_new"].shape[1] if "k_new" in given else 0
+    len_q = q.shape[1] if len(q.shape) == 4 else q.shape[0] if max_q is None else max_q
+    if len(k.shape) == 4 and not paged:
+        len_k = k.shape[1]
+    elif max_k is not None:
+        len_k = max_k + new
+    else:
+        len_k = given["page_table"].shape[1] * k.shape[1] if paged else k.shape[0]
+    len_k = min(len_k, _check.LIMIT - 1)
     problem = dict(
         options,
         target=target,
@@ -90,11 +101,16 @@ def _problem(options, target, q, k, v, sink, batch):
         batch=batch,
         heads=q.shape[-2],
         kv_heads=k.shape[-2],
+        len_q=len_q,
+        len_k=len_k,
     )
-    if len(q.shape) == 4:
-        problem["len_q"] = q.shape[1]
-    if len(k.shape) == 4:
-        problem["len_k"] = k.shape[1]
+    fields = (("cu_seqlens_q", "packed_q"), ("cu_seqlens_k", "packed_k"), ("seqused_q", "used_q"), ("seqused_k", "used_k"),
+              ("kv_batch_idx", "kv_batch_idx"), ("leftpad_k", "leftpad_k"), ("k_new", "append"))
+    problem.update({field: True for name, field in fields if name in given})
+    if paged:
+        problem["page_size"] = k.shape[1]
+    if "rotary_cos" in given:
+        problem["rotary"] = given["rotary_cos"].shape[1]
     if target == "cpu":
         problem["sms"] = workers()
     else:
@@ -103,27 +119,25 @@ def _problem(options, target, q, k, v, sink, batch):
             problem["gpu"] = gpu_name(q.index)
         if any(_repeats(a) for a in (q, k, v)):
             problem["transfer"] = "gather"
-    return json.dumps(problem)
+    return json.dumps(problem), len_q, len_k
 
 
-def _checked(q, k, v, causal, window, attention_chunk, sink_tokens, scale, softcap, sink, cu_seqlens_q, cu_seqlens_k, max_seqlen_q,
-             max_seqlen_k, seqused_q, seqused_k, page_table, q_descale, k_descale, v_descale, num_splits, pack_gqa, out, validate,
-             target, cache_rows=None):
-    """Checks everything; returns the Arrays, the problem, scale and softcap, and what of it this build cannot do yet.
+def _checked(q, k, v, given, options, descales, max_seqlen_q, max_seqlen_k, out, target, cached=False):
+    """Checks all but the contents of tables; returns the Arrays and the problem with its bounds of lengths.
 
-    cache_rows: the batch size of k and v where it may differ from q's."""
-    options, scale, cap = _check.options(causal, window, attention_chunk, sink_tokens, scale, softcap, num_splits, pack_gqa)
-    packed_q, packed_k, paged = cu_seqlens_q is not None, cu_seqlens_k is not None, page_table is not None
-    aq, ak, av = _check.tensors(q, k, v, packed_q, packed_k, paged or cache_rows)
+    given: operands besides q, k and v, by name; cached: k and v are caches."""
+    packed_q, packed_k, paged = (name in given for name in ("cu_seqlens_q", "cu_seqlens_k", "page_table"))
+    chosen = "pages" if paged else "batch" if cached and ("kv_batch_idx" in given or packed_q) else None
+    aq, ak, av = _check.tensors(q, k, v, packed_q, packed_k and not paged, chosen)
     target = _target(target, aq, q)
-    checks_lengths = validate if validate is not None else aq.device == "cpu"
-    batch = _check.lengths(aq, ak, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, page_table, checks_lengths)
+    batch = _check.tables(aq, ak, given, cached)
+    _check.fresh(aq, ak, av, batch, given)
     for name, most in (("max_seqlen_q", max_seqlen_q), ("max_seqlen_k", max_seqlen_k)):
         if most is not None and _check.whole(name, most) < 0:
             raise ValueError(f"expected {name} to be 0 or more, got {most}")
-    if sink is not None:
-        _check.row("sink", sink, aq.shape[-2], "one a query head", ("q", aq.place), ("f32",))
-    for name, descale in (("q_descale", q_descale), ("k_descale", k_descale), ("v_descale", v_descale)):
+    if "sink" in given:
+        _check.row("sink", given["sink"], aq.shape[-2], "one a query head", ("q", aq.place), ("f32",))
+    for name, descale in descales.items():
         if descale is not None:
             if aq.element != "f8e4m3":
                 raise ValueError(f"expected {name} only with f8 operands, got {aq.type}")
@@ -132,24 +146,46 @@ def _checked(q, k, v, causal, window, attention_chunk, sink_tokens, scale, softc
                 raise ValueError(f"expected {name}'s shape {list(a.shape)} to be {[batch, ak.shape[-2]]}")
     if out is not None:
         _check.output("out", out, aq, aq.shape[:-1] + av.shape[-1:])
-    problem = _problem(options, target, aq, ak, av, sink is not None, batch)
-    _cache.key(problem)  # the library's own refusals: mask, head sizes, target
+    problem = _problem(options, target, aq, ak, av, "sink" in given, batch, given, max_seqlen_q, max_seqlen_k)
+    _cache.key(problem[0])  # the library's own refusals: mask, head sizes, target
     _meets(target, aq)
-    missing = [
-        what
-        for what, given in (
-            ("packed sequences (cu_seqlens_q, cu_seqlens_k)", packed_q or packed_k),
-            ("lengths in use (seqused_q, seqused_k)", seqused_q is not None or seqused_k is not None),
-            ("paged keys and values (page_table)", paged),
-        )
-        if given
-    ]
-    return (aq, ak, av), problem, scale, cap, missing
+    return (aq, ak, av), problem
 
 
-def _refuse_missing(missing):
-    if missing:
-        raise NotImplementedError(f"this version has no kernel for {', '.join(missing)}; pass dense q, k and v of one length")
+def _attend(q, k, v, given, causal, window, attention_chunk, sink_tokens, scale, softcap, max_seqlen_q, max_seqlen_k, q_descale, k_descale,
+            v_descale, num_splits, pack_gqa, out, return_lse, validate, target, cached=False, interleaved=False):
+    """attention and attention_with_kvcache: checked and planned once for each combination, then run."""
+    given = {name: x for name, x in given.items() if x is not None}
+    key = call = None
+    if q_descale is k_descale is v_descale is None:
+        try:
+            key = (signature(q), signature(k), signature(v), signature(out), causal, tuple(window), attention_chunk, sink_tokens, scale,
+                   softcap, num_splits, pack_gqa, target, max_seqlen_q, max_seqlen_k, cached, interleaved,
+                   tuple((name, signature(x)) for name, x in given.items()))
+            call = _calls.get(key)
+        except TypeError:  # an argument of a kind that cannot be right: the checks name it
+            key = None
+    if call is None:
+        options, value, cap = _check.options(causal, window, attention_chunk, sink_tokens, scale, softcap, num_splits, pack_gqa)
+        if interleaved:
+            options["rotary_interleaved"] = "rotary_cos" in given
+        descales = dict(q_descale=q_descale, k_descale=k_descale, v_descale=v_descale)
+        arrays, problem = _checked(q, k, v, given, options, descales, max_seqlen_q, max_seqlen_k, out, target, cached)
+        call = _make_call(arrays, problem, value, cap, given, out)
+        if key is not None:
+            if len(_calls) >= _MOST_CALLS:
+                _calls.clear()
+            _calls[key] = call
+    if call.tables and (validate if validate is not None else call.device is None):
+        by_query = bool(causal) or tuple(window) != (-1, -1)
+        _check.contents(q, k, given, max_seqlen_q, max_seqlen_k, by_query)
+    for name, x in (("k", k), ("v", v)) if "k_new" in given else ():
+        _check.writable(name, x)
+    o = empty(q, call.o_shape) if out is None else out
+    _check.writable("out", o)
+    lse = empty(q, call.lse_shape, float32=True)
+    call.run(q, k, v, o, lse, *given.values())
+    return (o, lse) if return_lse else o
 
 
 def attention(q, k, v, *, causal=False, window=(-1, -1), attention_chunk=0, sink_tokens=0, scale=None, softcap=0.0, sink=None,
@@ -167,49 +203,40 @@ def attention(q, k, v, *, causal=False, window=(-1, -1), attention_chunk=0, sink
     each row's denominator. num_splits, pack_gqa: 0 and None leave them to the planner. target: "cpu" or "sm_90a"; None picks
     by the arrays' device.
 
+    cu_seqlens_q, cu_seqlens_k (i32 [B + 1]): sequences lie one after the other, q [total, Hq, D], k and v [total, Hkv, .], o
+    [total, Hq, Dv], lse [Hq, total]. seqused_q, seqused_k (i32 [B]): only that many rows of each sequence count; rows of o and
+    lse past them are not defined. page_table (i32 [B, pages]), besides seqused_k: k and v are [pages, page size, Hkv, .], and row
+    r of sequence b lies in slot r % page size of page page_table[b, r // page size]. max_seqlen_q, max_seqlen_k: bounds of
+    packed or paged lengths; without them the totals bound. validate: whether what stands in the tables is checked, which waits
+    for a GPU (None: on the CPU only).
+
     Returns o [B, Sq, Hq, Dv] of q's element type (`out`, if given), and with return_lse also lse, f32 [B, Hq, Sq]: the
     natural logarithm of each row's denominator. A row that sees no key gives 0 and -inf.
 
     Raises ValueError or TypeError for arguments that do not fit, NotImplementedError for what this version lacks.
     """
-    simple = (cu_seqlens_q is cu_seqlens_k is max_seqlen_q is max_seqlen_k is seqused_q is seqused_k is page_table
-              is q_descale is k_descale is v_descale is None)
-    key = call = None
-    if simple:
-        try:
-            key = (signature(q), signature(k), signature(v), signature(sink), signature(out), causal, tuple(window), attention_chunk,
-                   sink_tokens, scale, softcap, num_splits, pack_gqa, target)
-            call = _calls.get(key)
-        except TypeError:  # an argument of a kind that cannot be right: the checks name it
-            key = None
-    if call is None:
-        arrays, problem, value, cap, missing = _checked(
-            q, k, v, causal, window, attention_chunk, sink_tokens, scale, softcap, sink, cu_seqlens_q, cu_seqlens_k, max_seqlen_q,
-            max_seqlen_k, seqused_q, seqused_k, page_table, q_descale, k_descale, v_descale, num_splits, pack_gqa, out, validate, target)
-        _refuse_missing(missing)
-        call = _make_call(arrays, problem, value, cap, sink, out)
-        if key is not None:
-            if len(_calls) >= _MOST_CALLS:
-                _calls.clear()
-            _calls[key] = call
-    o = empty(q, call.o_shape) if out is None else out
-    lse = empty(q, call.lse_shape, float32=True)
-    call.run(q, k, v, o, lse, *(() if sink is None else (sink,)))
-    return (o, lse) if return_lse else o
+    given = dict(sink=sink, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, seqused_q=seqused_q, seqused_k=seqused_k,
+                 page_table=page_table)
+    return _attend(q, k, v, given, causal, window, attention_chunk, sink_tokens, scale, softcap, max_seqlen_q, max_seqlen_k, q_descale,
+                   k_descale, v_descale, num_splits, pack_gqa, out, return_lse, validate, target)
 
 
-def _make_call(arrays, problem, scale, cap, sink, out):
+def _make_call(arrays, problem, scale, cap, given, out):
     q, k, v = arrays
+    problem, max_q, max_k = problem
     o_shape = q.shape[:-1] + v.shape[-1:]
-    lse_shape = (q.shape[0], q.shape[2], q.shape[1])
+    lse_shape = (*q.shape[:-3], q.shape[-2], q.shape[-3])
     operands = [(a.name.encode(), a.shape, a.strides) for a in arrays]
     o = (o_shape, _row_major(o_shape)) if out is None else (o_shape, Array("out", out).strides)
     operands += [(b"o", *o), (b"lse", lse_shape, _row_major(lse_shape))]
-    if sink is not None:
-        operands.append((b"sink", (q.shape[2],), Array("sink", sink).strides))
+    for name, x in given.items():
+        a = Array(name, x)
+        operands.append((name.encode(), a.shape, a.strides))
     assert max(len(shape) for _, shape, _ in operands) <= MAX_RANK
-    scalars = Scalars(scale if scale is not None else q.shape[-1] ** -0.5, cap)
-    return Call(_cache.program(problem), operands, q, o_shape, scalars)
+    scalars = Scalars(scale if scale is not None else q.shape[-1] ** -0.5, cap, max_q, max_k)
+    call = Call(_cache.program(problem), operands, q, o_shape, lse_shape, scalars)
+    call.tables = any(name in given for name in _check.TABLES)
+    return call
 
 
 def attention_with_kvcache(q, k_cache, v_cache, *, k_new=None, v_new=None, seqused_k=None, rotary_cos=None, rotary_sin=None,
@@ -222,43 +249,18 @@ def attention_with_kvcache(q, k_cache, v_cache, *, k_new=None, v_new=None, sequs
     ([B, Snew, Hkv, D or Dv]) are first written into behind seqused_k (i32 [B]), turned by rotary_cos and rotary_sin
     ([positions, R/2]). kv_batch_idx (i32 [B]) picks cache rows, leftpad_k (i32 [B]) skips leading ones.
 
-    The other arguments, results and errors are attention's. This version has no kernel for anything that attention cannot
-    do alone, and raises NotImplementedError for it after all arguments were checked.
+    The keys are those in use and the new ones; q is turned too, query t by position seqused_k + t under causal or a window, else
+    all by position seqused_k; pairs are columns 2i and 2i + 1 (rotary_interleaved) or i and i + R/2. With a page_table the caches
+    are pages, and kv_batch_idx picks its rows. q may be packed (cu_seqlens_q) over caches that are not.
+
+    The other arguments, results and errors are attention's.
     """
-    same = dict(causal=causal, window=window, attention_chunk=attention_chunk, sink_tokens=sink_tokens, scale=scale, softcap=softcap,
-                sink=sink, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, max_seqlen_q=max_seqlen_q, max_seqlen_k=max_seqlen_k,
-                seqused_q=seqused_q, seqused_k=seqused_k, page_table=page_table, q_descale=q_descale, k_descale=k_descale,
-                v_descale=v_descale, num_splits=num_splits, pack_gqa=pack_gqa, out=out, validate=validate, target=target)
-    if all(x is None for x in (k_new, v_new, rotary_cos, rotary_sin, kv_batch_idx, leftpad_k)):
-        return attention(q, k_cache, v_cache, return_lse=return_lse, **same)
-    (aq, ak, av), _, _, _, missing = _checked(q, k_cache, v_cache, **same, cache_rows=kv_batch_idx is not None)
-    place, batch = ("q", aq.place), aq.shape[0] if cu_seqlens_q is None else len(cu_seqlens_q) - 1
-    if (k_new is None) != (v_new is None):
-        raise ValueError(f"expected {'k_new' if k_new is None else 'v_new'} besides {'v_new' if k_new is None else 'k_new'}")
-    if k_new is not None:
-        if seqused_k is None:
-            raise ValueError("expected seqused_k besides k_new: it says where the cache ends")
-        nk, nv = (_check.operand(n, x, 4, (aq.element,), place) for n, x in (("k_new", k_new), ("v_new", v_new)))
-        for new, cache in ((nk, ak), (nv, av)):
-            _check.same("batch", (new.name, new.shape[0]), ("q", batch))
-            _check.same("heads", (new.name, new.shape[2]), (cache.name, cache.shape[-2]))
-            _check.same("head size", (new.name, new.shape[3]), (cache.name, cache.shape[-1]))
-        _check.same("length", ("v_new", nv.shape[1]), ("k_new", nk.shape[1]))
-    if (rotary_cos is None) != (rotary_sin is None):
-        raise ValueError("expected rotary_cos and rotary_sin together")
-    if rotary_cos is not None:
-        if k_new is None:
-            raise ValueError("expected k_new besides rotary_cos: the embedding turns q and k_new")
-        cos, sin = (_check.operand(n, x, 2, (aq.element,), place) for n, x in (("rotary_cos", rotary_cos), ("rotary_sin", rotary_sin)))
-        _check.same("shape", ("rotary_sin", sin.shape), ("rotary_cos", cos.shape))
-        if 2 * cos.shape[1] > aq.shape[-1]:
-            raise ValueError(f"expected rotary_cos to turn at most q's head size ({aq.shape[-1]}), got {2 * cos.shape[1]}")
-    _check.flag("rotary_interleaved", rotary_interleaved)
-    for name, x in (("kv_batch_idx", kv_batch_idx), ("leftpad_k", leftpad_k)):
-        if x is not None:
-            _check.row(name, x, batch, "one a sequence", place)
-    given = (("appended keys and values (k_new, v_new)", k_new), ("chosen cache rows (kv_batch_idx)", kv_batch_idx), ("padding before the keys (leftpad_k)", leftpad_k))
-    _refuse_missing(missing + [what for what, x in given if x is not None])
+    interleaved = _check.flag("rotary_interleaved", rotary_interleaved)
+    given = dict(sink=sink, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, seqused_q=seqused_q, seqused_k=seqused_k,
+                 page_table=page_table, kv_batch_idx=kv_batch_idx, leftpad_k=leftpad_k, k_new=k_new, v_new=v_new,
+                 rotary_cos=rotary_cos, rotary_sin=rotary_sin)
+    return _attend(q, k_cache, v_cache, given, causal, window, attention_chunk, sink_tokens, scale, softcap, max_seqlen_q, max_seqlen_k,
+                   q_descale, k_descale, v_descale, num_splits, pack_gqa, out, return_lse, validate, target, cached=True, interleaved=interleaved)
 
 
 def attention_backward(do, q, k, v, o, lse, *, causal=False, window=(-1, -1), attention_chunk=0, sink_tokens=0, scale=None,
@@ -268,9 +270,10 @@ def attention_backward(do, q, k, v, o, lse, *, causal=False, window=(-1, -1), at
 
     Checks its arguments as attention does; this version has no kernel for it and raises NotImplementedError.
     """
-    (aq, _, av), *_ = _checked(
-        q, k, v, causal, window, attention_chunk, sink_tokens, scale, softcap, sink, cu_seqlens_q, cu_seqlens_k, max_seqlen_q,
-        max_seqlen_k, seqused_q, seqused_k, None, None, None, None, 0, None, None, validate, target)
+    given = dict(sink=sink, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, seqused_q=seqused_q, seqused_k=seqused_k)
+    given = {name: x for name, x in given.items() if x is not None}
+    options, _, _ = _check.options(causal, window, attention_chunk, sink_tokens, scale, softcap, 0, None)
+    (aq, _, av), _ = _checked(q, k, v, given, options, {}, max_seqlen_q, max_seqlen_k, None, target)
     _check.flag("deterministic", deterministic)
     shape = aq.shape[:-1] + av.shape[-1:]
     for name, x in (("do", do), ("o", o)):
@@ -324,7 +327,7 @@ def _problem_of(q, k, v, element, causal, window, attention_chunk, sink_tokens, 
     else:
         arrays = _check.tensors(q, k, v)
         target = _target(target, arrays[0], q)
-    return _problem(options, target, *arrays, sink is not None and sink is not False, arrays[0].shape[0])
+    return _problem(options, target, *arrays, sink is not None and sink is not False, arrays[0].shape[0])[0]
 
 
 def explain(q, k, v, *, element="bf16", causal=False, window=(-1, -1), attention_chunk=0, sink_tokens=0, softcap=0.0, sink=False,

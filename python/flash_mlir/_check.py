@@ -84,16 +84,16 @@ def operand(name, x, rank, elements=FLOATS, place=None):
     return a
 
 
-def tensors(q, k, v, packed_q=False, packed_k=False, paged=False):
-    """q, k, v as Arrays that fit each other."""
+def tensors(q, k, v, packed_q=False, packed_k=False, chosen=None):
+    """q, k, v as Arrays that fit each other. chosen: what counts dimension 0 of k and v where that is not the batch."""
     q = operand("q", q, 3 if packed_q else 4)
     place = ("q", q.place)
-    rank = 3 if packed_k and not paged else 4
+    rank = 3 if packed_k else 4
     k, v = operand("k", k, rank, place=place), operand("v", v, rank, place=place)
-    return fit(q, k, v, paged)
+    return fit(q, k, v, chosen)
 
 
-def fit(q, k, v, paged=False):
+def fit(q, k, v, chosen=None):
     """Three Arrays (or shapes) whose sizes must agree."""
     rank = len(k.shape)
     for a in (k, v):
@@ -101,9 +101,9 @@ def fit(q, k, v, paged=False):
             raise TypeError(f"expected {a.name}'s element type ({a.element}) to equal q's ({q.element})")
     same("head size", ("k", k.shape[-1]), ("q", q.shape[-1]))
     same("heads", ("v", v.shape[-2]), ("k", k.shape[-2]))
-    for at, what in enumerate(("batch", "length") if rank == 4 else ("length",)):
-        same("pages" if paged and not at else what, ("v", v.shape[at]), ("k", k.shape[at]))
-    if len(q.shape) == rank == 4 and not paged:
+    for at, what in enumerate((chosen or "batch", "length") if rank == 4 else ("length",)):
+        same(what, ("v", v.shape[at]), ("k", k.shape[at]))
+    if len(q.shape) == rank == 4 and not chosen:
         same("batch", ("k", k.shape[0]), ("q", q.shape[0]))
     heads, kv_heads = q.shape[-2], k.shape[-2]
     if kv_heads == 0:
@@ -121,63 +121,136 @@ def row(name, x, length, what, place, elements=("i32",)):
     return a
 
 
+def writable(name, x):
+    if getattr(getattr(x, "flags", None), "writeable", True) is False:
+        raise ValueError(f"expected {name} to be writable, it is read-only")
+
+
 def output(name, x, like, shape):
     a = operand(name, x, len(shape), (like.element if like.element != "f8e4m3" else "bf16",), ("q", like.place))
     if a.shape != tuple(shape):
         raise ValueError(f"expected {name}'s shape {list(a.shape)} to be {list(shape)}")
     if 0 not in a.shape and any(n > 1 and s == 0 for n, s in zip(a.shape, a.strides)):
         raise ValueError(f"expected {name}'s elements to lie apart, got strides {list(a.strides)}")
-    if getattr(getattr(x, "flags", None), "writeable", True) is False:
-        raise ValueError(f"expected {name} to be writable, it is read-only")
+    writable(name, x)
     return a
 
 
-def lengths(q, k, cu_q, cu_k, used_q, used_k, page_table, validate):
-    """Packed lengths, lengths in use and pages; returns the batch size."""
+# Operands beside q, k, v and sink, in the order of the library's names.
+TABLES = ("cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k", "page_table", "kv_batch_idx", "leftpad_k")
+
+
+def tables(q, k, given, cached):
+    """Shapes and types of the tables among `given` (name -> array), which may be any of TABLES; returns the batch size.
+
+    cached: k and v are a cache, so that q alone may be packed."""
     place, counts = ("q", q.place), {}
-    for name, x, packed in (("cu_seqlens_q", cu_q, q), ("cu_seqlens_k", cu_k, k)):
-        if x is None:
-            continue
-        a = operand(name, x, 1, ("i32",), place)
-        if a.shape[0] < 1:
-            raise ValueError(f"expected {name} to have batch + 1 elements, got 0")
-        counts[name] = a.shape[0] - 1
-        if validate:
-            ends = values(x)
-            if ends[0] != 0:
-                raise ValueError(f"expected {name} to start at 0, got {ends[0]}")
-            for before, after in zip(ends, ends[1:]):
-                if after < before:
-                    raise ValueError(f"expected {name} never to fall, got {after} after {before}")
-            if ends[-1] > packed.shape[0]:
-                raise ValueError(f"expected {name}'s last element ({ends[-1]}) to be at most {packed.name}'s rows ({packed.shape[0]})")
-    if len(set(counts.values())) > 1:
+    for name in ("cu_seqlens_q", "cu_seqlens_k"):
+        if name in given:
+            a = operand(name, given[name], 1, ("i32",), place)
+            if a.shape[0] < 1:
+                raise ValueError(f"expected {name} to have batch + 1 elements, got 0")
+            counts[name] = a.shape[0] - 1
+    if len(set(counts.values())) > 1 and "kv_batch_idx" not in given:
         raise ValueError(f"expected cu_seqlens_k's length ({counts['cu_seqlens_k'] + 1}) to equal cu_seqlens_q's ({counts['cu_seqlens_q'] + 1})")
-    if cu_k is not None and page_table is not None:
+    paged = "page_table" in given
+    if "cu_seqlens_k" in given and paged:
         raise ValueError("expected cu_seqlens_k or page_table, got both: the lengths of pages are seqused_k")
-    if page_table is None and (cu_q is None) != (cu_k is None):
-        given, missing = ("cu_seqlens_q", "cu_seqlens_k") if cu_k is None else ("cu_seqlens_k", "cu_seqlens_q")
-        raise ValueError(f"expected {missing} besides {given}")
-    if page_table is not None and used_k is None:
+    if not paged and ("cu_seqlens_q" in given) != ("cu_seqlens_k" in given) and not (cached and "cu_seqlens_q" in given):
+        has, lacks = ("cu_seqlens_q", "cu_seqlens_k") if "cu_seqlens_q" in given else ("cu_seqlens_k", "cu_seqlens_q")
+        raise ValueError(f"expected {lacks} besides {has}")
+    if paged and "seqused_k" not in given:
         raise ValueError("expected seqused_k besides page_table: it says how many rows of the pages count")
-    batch = next(iter(counts.values()), q.shape[0])
-    if page_table is not None:
-        table = operand("page_table", page_table, 2, ("i32",), place)
-        same("batch", ("page_table", table.shape[0]), ("q", batch))
-    for name, x, whole_rows, packed in (("seqused_q", used_q, q, cu_q), ("seqused_k", used_k, k, cu_k)):
-        if x is None:
+    batch = counts.get("cu_seqlens_q", q.shape[0])
+    if "cu_seqlens_k" not in given and not paged and "kv_batch_idx" not in given:
+        same("batch", ("k", k.shape[0]), ("q", batch))
+    if paged:
+        table = operand("page_table", given["page_table"], 2, ("i32",), place)
+        if "kv_batch_idx" not in given:
+            same("batch", ("page_table", table.shape[0]), ("q", batch))
+        if k.shape[1] < 1:
+            raise ValueError("expected pages of at least 1 row, got 0")
+    for name in ("seqused_q", "seqused_k", "kv_batch_idx", "leftpad_k"):
+        if name in given:
+            row(name, given[name], batch, "one a sequence", place)
+    return batch
+
+
+def fresh(q, k, v, batch, given):
+    """k_new, v_new, rotary_cos and rotary_sin among `given`; k and v are the caches, as Arrays."""
+    for a, b in (("k_new", "v_new"), ("v_new", "k_new"), ("rotary_cos", "rotary_sin"), ("rotary_sin", "rotary_cos")):
+        if a in given and b not in given:
+            raise ValueError(f"expected {b} besides {a}")
+    if "rotary_cos" in given and "k_new" not in given:
+        raise ValueError("expected k_new besides rotary_cos: the embedding turns q and k_new")
+    if "k_new" not in given:
+        return
+    if "seqused_k" not in given:
+        raise ValueError("expected seqused_k besides k_new: it says where the cache ends")
+    if "cu_seqlens_k" in given:
+        raise ValueError("expected a cache of rows or pages besides k_new, packed keys have no room behind them")
+    place = ("q", q.place)
+    new_k, new_v = (operand(n, given[n], 4, (q.element,), place) for n in ("k_new", "v_new"))
+    for new, cache in ((new_k, k), (new_v, v)):
+        same("batch", (new.name, new.shape[0]), ("q", batch))
+        same("heads", (new.name, new.shape[2]), (cache.name, cache.shape[-2]))
+        same("head size", (new.name, new.shape[3]), (cache.name, cache.shape[-1]))
+    same("length", ("v_new", new_v.shape[1]), ("k_new", new_k.shape[1]))
+    if "rotary_cos" in given:
+        cos, sin = (operand(n, given[n], 2, (q.element,), place) for n in ("rotary_cos", "rotary_sin"))
+        same("shape", ("rotary_sin", sin.shape), ("rotary_cos", cos.shape))
+        if 2 * cos.shape[1] > q.shape[-1]:
+            raise ValueError(f"expected rotary_cos to turn at most q's head size ({q.shape[-1]}), got {2 * cos.shape[1]}")
+
+
+def contents(q, k, given, max_q, max_k, turns_by_query):
+    """What stands in the tables: reads them, so on a device it waits. q, k and `given` are the caller's arrays."""
+    table = {name: values(x) for name, x in given.items() if name in TABLES}
+    ends = lambda name: list(zip(table[name], table[name][1:]))
+    for name, rows in (("cu_seqlens_q", q.shape[0]), ("cu_seqlens_k", k.shape[0])):
+        if name not in table:
             continue
-        row(name, x, batch, "one a sequence", place)
-        if not validate:
-            continue
-        if name == "seqused_k" and page_table is not None:
-            room = [table.shape[1] * k.shape[1]] * batch
-        elif packed is not None:
-            ends = values(packed)
-            room = [b - a for a, b in zip(ends, ends[1:])]
-        else:
-            room = [whole_rows.shape[1]] * batch
-        for used, most in zip(values(x), room):
+        if table[name][0] != 0:
+            raise ValueError(f"expected {name} to start at 0, got {table[name][0]}")
+        for before, after in ends(name):
+            if after < before:
+                raise ValueError(f"expected {name} never to fall, got {after} after {before}")
+        if table[name][-1] > rows:
+            raise ValueError(f"expected {name}'s last element ({table[name][-1]}) to be at most {name[-1]}'s rows ({rows})")
+    batch = len(table["cu_seqlens_q"]) - 1 if "cu_seqlens_q" in table else q.shape[0]
+    sequences = table.get("kv_batch_idx", range(batch))
+    size = k.shape[1] if "page_table" in table else None
+    if "cu_seqlens_k" in table:
+        lengths_k = [b - a for a, b in ends("cu_seqlens_k")]
+    elif size:
+        lengths_k = [size * len(row) for row in table["page_table"]]
+    else:
+        lengths_k = [k.shape[1]] * k.shape[0]
+    for one in sequences:
+        if not 0 <= one < len(lengths_k):
+            raise ValueError(f"expected kv_batch_idx between 0 and the last of {len(lengths_k)} sequences, got {one}")
+    lengths_q = [b - a for a, b in ends("cu_seqlens_q")] if "cu_seqlens_q" in table else [q.shape[1]] * batch
+    rooms = [lengths_k[one] for one in sequences]
+    for name, room in (("seqused_q", lengths_q), ("seqused_k", rooms)):
+        for used, most in zip(table.get(name, ()), room):
             if not 0 <= used <= most:
                 raise ValueError(f"expected {name} between 0 and its sequence's rows ({most}), got {used}")
-    return batch
+    used_q, used_k = table.get("seqused_q", lengths_q), table.get("seqused_k", rooms)
+    for name, most, used in (("max_seqlen_q", max_q, used_q), ("max_seqlen_k", max_k, used_k)):
+        if most is not None and max(used, default=0) > most:
+            raise ValueError(f"expected {name} to bound every sequence, got {most} for {max(used)} rows")
+    for pad, used in zip(table.get("leftpad_k", ()), used_k):
+        if not 0 <= pad <= used:
+            raise ValueError(f"expected leftpad_k between 0 and its sequence's keys ({used}), got {pad}")
+    new = given["k_new"].shape[1] if "k_new" in given else 0
+    for used, room, turned in zip(used_k, rooms, used_q):
+        if used + new > room:
+            raise ValueError(f"expected room for k_new's {new} rows behind seqused_k ({used}), the cache has {room}")
+        if "rotary_cos" in given:
+            last, positions = used + max(new, turned if turns_by_query else min(turned, 1)), given["rotary_cos"].shape[0]
+            if last > positions:
+                raise ValueError(f"expected rotary_cos of at least {last} positions, got {positions}")
+    for one, used in zip(sequences, used_k) if size else ():
+        for page in table["page_table"][one][: -(-(used + new) // size)]:
+            if not 0 <= page < k.shape[0]:
+                raise ValueError(f"expected page_table to name pages 0 to {k.shape[0] - 1}, got {page}")

@@ -28,7 +28,7 @@ class Tensor(ctypes.Structure):
 
 
 class Scalars(ctypes.Structure):
-    _fields_ = [("scale", ctypes.c_float), ("softcap", ctypes.c_float)]
+    _fields_ = [("scale", ctypes.c_float), ("softcap", ctypes.c_float), ("max_seqlen_q", ctypes.c_int64), ("max_seqlen_k", ctypes.c_int64)]
 
 
 # FlashStatus of Flash.h, by number.

@@ -93,37 +93,53 @@ def test_sentences_are_lower_case_without_full_stop():
         assert str(caught.value)[0].islower() and not str(caught.value).endswith("."), caught.value
 
 
-@pytest.mark.parametrize(
-    "change, words",
-    [
-        (packed(), "cu_seqlens"),
-        (dict(dense(), seqused_k=i32(1, 16)), "seqused"),
-        (dict(dense(), page_table=np.zeros((2, 1), np.int32), seqused_k=i32(1, 1)), "page_table"),
-    ],
-    ids=["packed", "seqused", "paged"],
-)
-def test_not_built_yet(change, words):
-    with pytest.raises(NotImplementedError, match=words):
-        flash_mlir.attention(change.pop("q"), change.pop("k"), change.pop("v"), **change)
+def cached(**change):
+    return dict(q=array(2, 3, 4, 64), k_cache=array(2, 16, 2, 64), v_cache=array(2, 16, 2, 64), k_new=array(2, 1, 2, 64), v_new=array(2, 1, 2, 64),
+                seqused_k=i32(4, 4)) | change
 
 
-def test_kvcache_checks_before_it_says_what_is_not_built():
-    q, k, v = dense().values()
-    call = dict(k_new=array(2, 1, 2, 64), v_new=array(2, 1, 2, 64), seqused_k=i32(4, 4))
-    with pytest.raises(NotImplementedError, match="k_new"):
-        flash_mlir.attention_with_kvcache(q, k, v, **call)
-    with pytest.raises(NotImplementedError, match="kv_batch_idx"):
-        flash_mlir.attention_with_kvcache(q, array(5, 16, 2, 64), array(5, 16, 2, 64), kv_batch_idx=i32(4, 0))
-    for change, words in [
-        (dict(v_new=None), "v_new"),
-        (dict(k_new=array(2, 1, 2, 32)), "k_new's head size \\(32\\)"),
-        (dict(v_new=array(2, 3, 2, 64)), "v_new's length \\(3\\)"),
-        (dict(seqused_k=None), "seqused_k"),
-        (dict(rotary_cos=array(99, 32)), "rotary_sin"),
-        (dict(leftpad_k=i32(1, 2, 3)), "leftpad_k"),
-    ]:
-        with pytest.raises(ValueError, match=words):
-            flash_mlir.attention_with_kvcache(q, k, v, **(call | change))
+def paged(**change):
+    return dict(q=array(2, 3, 4, 64), k_cache=array(5, 8, 2, 64), v_cache=array(5, 8, 2, 64), page_table=np.array([[3, 1], [4, -1]], np.int32), seqused_k=i32(9, 8)) | change
+
+
+CACHE_REFUSED = [
+    ("half a pair", cached(v_new=None), ["v_new besides k_new"]),
+    ("head size", cached(k_new=array(2, 1, 2, 32)), ["k_new's head size (32)"]),
+    ("length", cached(v_new=array(2, 3, 2, 64)), ["v_new's length (3)", "k_new's (1)"]),
+    ("no lengths", cached(seqused_k=None), ["seqused_k besides k_new"]),
+    ("no sine", cached(rotary_cos=array(99, 32)), ["rotary_sin besides rotary_cos"]),
+    ("nothing to turn", cached(k_new=None, v_new=None, rotary_cos=array(99, 32), rotary_sin=array(99, 32)), ["k_new besides rotary_cos"]),
+    ("too much to turn", cached(rotary_cos=array(99, 40), rotary_sin=array(99, 40)), ["rotary_cos", "(64)", "80"]),
+    ("too few positions", cached(rotary_cos=array(4, 32), rotary_sin=array(4, 32)), ["rotary_cos", "5", "4"]),
+    ("too few positions for q", cached(rotary_cos=array(6, 32), rotary_sin=array(6, 32), causal=True), ["rotary_cos", "7", "6"]),
+    ("padding's length", cached(leftpad_k=i32(1, 2, 3)), ["leftpad_k", "2", "3"]),
+    ("padding", cached(leftpad_k=i32(0, 5)), ["leftpad_k", "(4)", "5"]),
+    ("no room", cached(seqused_k=i32(4, 16)), ["room", "1", "16"]),
+    ("rows", cached(kv_batch_idx=i32(1, 2)), ["kv_batch_idx", "2"]),
+    ("rows below 0", cached(kv_batch_idx=i32(-1, 0)), ["kv_batch_idx", "-1"]),
+    ("batch", cached(q=array(3, 3, 4, 64)), ["k's batch (2)", "q's (3)"]),
+    ("no page", paged(page_table=np.array([[3, 5], [4, -1]], np.int32)), ["page_table", "4", "5"]),
+    ("page below 0", paged(seqused_k=i32(9, 9)), ["page_table", "-1"]),
+    ("past the table", paged(seqused_k=i32(17, 1)), ["seqused_k", "(16)", "17"]),
+    ("two kinds of keys", paged(cu_seqlens_k=i32(0, 1, 2)), ["cu_seqlens_k or page_table"]),
+    ("a bound too small", paged(max_seqlen_k=8), ["max_seqlen_k", "8", "9"]),
+    ("packed over a cache", cached(q=array(5, 4, 64), cu_seqlens_q=i32(0, 1, 2, 5)), ["k's batch (2)", "q's (3)"]),
+]
+
+
+@pytest.mark.parametrize("call, words", [r[1:] for r in CACHE_REFUSED], ids=[r[0] for r in CACHE_REFUSED])
+def test_kvcache_refuses(call, words):
+    call = {name: x for name, x in call.items() if x is not None}
+    with pytest.raises(ValueError) as caught:
+        flash_mlir.attention_with_kvcache(call.pop("q"), call.pop("k_cache"), call.pop("v_cache"), **call)
+    assert not [w for w in words if w not in str(caught.value)], caught.value
+
+
+def test_a_read_only_cache_takes_no_rows():
+    call = cached()
+    call["v_cache"].flags.writeable = False
+    with pytest.raises(ValueError, match="v to be writable"):
+        flash_mlir.attention_with_kvcache(call.pop("q"), call.pop("k_cache"), call.pop("v_cache"), **call)
 
 
 def test_backward_checks_before_it_says_what_is_not_built():

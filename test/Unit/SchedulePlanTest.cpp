@@ -190,3 +190,51 @@ TEST(Plan, WhatIsNotBuiltIsSaidApart) {
   f8.element = ElementType::f8;
   EXPECT_EQ(refused(f8, {}, Refusal::notBuilt), "f8e4m3 is not built; use f16 or bf16");
 }
+
+TEST(Plan, Ragged) {
+  Problem p = problem(Target::cpu);
+  p.heads = 32;
+  p.lenQ = 128; // fills tiles, but not of every sequence
+  EXPECT_FALSE(planned(p).packGqa);
+  p.packedQ = p.packedK = true;
+  Plan plan = planned(p);
+  EXPECT_TRUE(plan.packGqa);
+  EXPECT_EQ(plan.order, WorkOrder::varlenDynamic);
+  EXPECT_EQ(planned(p, {.splits = 3}).order, WorkOrder::varlenDynamic);
+  EXPECT_EQ(planned(p, {.order = WorkOrder::single}).order, WorkOrder::single);
+}
+
+TEST(Plan, PagesThatNoTensorMapDescribes) {
+  Problem p = problem(Target::cpu);
+  p.usedK = true;
+  EXPECT_EQ(planned(p, {.tileN = 64}).transfer, Transfer::tma);
+  for (int64_t size : {64, 128}) {
+    p.pageSize = size;
+    EXPECT_EQ(planned(p, {.tileN = 64}).transfer, Transfer::tma) << size;
+  }
+  for (int64_t size : {int64_t(1), int64_t(16), int64_t(96), unknown}) {
+    p.pageSize = size;
+    EXPECT_EQ(planned(p, {.tileN = 64}).transfer, Transfer::gather) << size;
+  }
+  p.pageSize = 64;
+  p.leftpad = true;
+  EXPECT_EQ(planned(p, {.tileN = 64}).reasons.transfer,
+            "rows before the keys shift tiles across pages");
+}
+
+TEST(Plan, TablesThatNeedOthers) {
+  Problem p = problem(Target::cpu);
+  p.pageSize = 16;
+  EXPECT_EQ(refused(p), "expected seqused_k besides page_table: it says how many rows of the pages "
+                        "count");
+  p.usedK = p.packedK = true;
+  EXPECT_EQ(refused(p), "expected cu_seqlens_k or page_table, got both: the lengths of pages are "
+                        "seqused_k");
+  p.packedK = false;
+  p.rotary = 16;
+  EXPECT_EQ(refused(p), "expected k_new besides rotary_cos: the embedding turns q and k_new");
+  p.append = true;
+  EXPECT_EQ(refused(p), "planned");
+  p.rotary = 65;
+  EXPECT_EQ(refused(p), "expected rotary_cos to turn at most q's head size (128), got 130");
+}

@@ -12,12 +12,56 @@
 namespace flash {
 
 /// What a kernel's `flash.arg` names.
-enum class Operand { q, k, v, o, lse, sink, oPartial, lsePartial };
+enum class Operand {
+  q,
+  k,
+  v,
+  o,
+  lse,
+  sink,
+  oPartial,
+  lsePartial,
+  cuSeqlensQ,
+  cuSeqlensK,
+  sequsedQ,
+  sequsedK,
+  pageTable,
+  kvBatchIdx,
+  leftpadK,
+  kNew,
+  vNew,
+  rotaryCos,
+  rotarySin,
+  qTurned
+};
 
-inline constexpr std::array<std::string_view, 8> operandNames = {
-    "q", "k", "v", "o", "lse", "sink", "o_partial", "lse_partial"};
+inline constexpr std::array<std::string_view, 20> operandNames = {"q",
+                                                                  "k",
+                                                                  "v",
+                                                                  "o",
+                                                                  "lse",
+                                                                  "sink",
+                                                                  "o_partial",
+                                                                  "lse_partial",
+                                                                  "cu_seqlens_q",
+                                                                  "cu_seqlens_k",
+                                                                  "seqused_q",
+                                                                  "seqused_k",
+                                                                  "page_table",
+                                                                  "kv_batch_idx",
+                                                                  "leftpad_k",
+                                                                  "k_new",
+                                                                  "v_new",
+                                                                  "rotary_cos",
+                                                                  "rotary_sin",
+                                                                  "q_turned"};
 
 inline std::string_view operandName(Operand operand) { return operandNames[size_t(operand)]; }
+
+/// Whether it holds 32-bit integers that say where rows lie.
+inline bool isTable(Operand operand) {
+  return operand >= Operand::cuSeqlensQ && operand <= Operand::leftpadK;
+}
 
 inline std::optional<Operand> parseOperand(std::string_view name) {
   for (size_t i = 0; i < operandNames.size(); ++i)

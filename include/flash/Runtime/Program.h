@@ -43,7 +43,7 @@ private:
   Outcome readMetadata();
   void loadImage();
   bool onGpu() const { return request.problem.target != schedule::Target::cpu; }
-  Or<schedule::Problem> sized(const Operands &operands) const;
+  Or<schedule::Problem> sized(const Operands &operands, const FlashScalars &scalars) const;
 
   Request request;
   std::string mlir, metadata, ptx, cubin, report;

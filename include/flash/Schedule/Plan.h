@@ -35,14 +35,21 @@ struct Problem {
   bool usedQ = false, usedK = false;      ///< lengths in use (seqused)
   std::optional<int64_t> pageSize = {};   ///< of paged keys; none: not paged
   bool batchIdx = false, leftpad = false; ///< chosen cache rows; rows before the keys
+  bool append = false;                    ///< new rows are written behind those in use
+  int64_t rotary = 0;                     ///< pairs of columns turned in q and new keys
+  bool rotaryInterleaved = false;         ///< whether pairs are neighbours
   /// Query heads of a KV head where heads are unknown but their ratio is not; 0 asks heads.
   int64_t group = 0;
 };
 
 /// Whether tables say which rows are a sequence's.
 inline bool hasTables(const Problem &p) {
-  return p.packedQ || p.packedK || p.usedQ || p.usedK || p.pageSize || p.batchIdx || p.leftpad;
+  return p.packedQ || p.packedK || p.usedQ || p.usedK || p.pageSize || p.batchIdx || p.leftpad ||
+         p.append;
 }
+
+/// Whether sequences differ in their lengths.
+inline bool isRagged(const Problem &p) { return p.packedQ || p.packedK || p.usedQ || p.usedK; }
 
 /// A split index must fit 16 bits (BlockRange.h).
 inline constexpr int64_t maxSplitIndex = (1 << 16) - 1;
@@ -55,7 +62,7 @@ std::optional<Transfer> parseTransfer(std::string_view name);
 
 /// Why each decision fell as it did; one sentence fragment each.
 struct Reasons {
-  std::string mask, tile, packGqa, splits, order, stealing;
+  std::string mask, tile, packGqa, splits, order, stealing, transfer;
 };
 
 struct Plan {

@@ -310,3 +310,42 @@ void Lowering::lower(FinalizeOp op) {
     return arith::MulFOp::create(b, value, splat(rowValue(inverse, row), lanes)).getResult();
   });
 }
+
+void Lowering::lower(RotateOp op) {
+  Value from = at(op.getValue()), to = bufferFor(op.getResult(), op.getValue());
+  if (from != to)
+    copy(from, to);
+  Type f32 = b.getF32Type(), element = op.getValue().getType().getElementType();
+  int64_t pairs = cast<MemRefType>(op.getCos().getType()).getDimSize(1);
+  auto rounded = [&](Value value) -> Value {
+    if (element.isF32())
+      return value;
+    Value narrow = arith::TruncFOp::create(b, element, value);
+    return arith::ExtFOp::create(b, f32, narrow);
+  };
+  loop(op.getValue().getType().getShape()[0], 1, [&](Value row) {
+    IrInt position = toInt(at(op.getPosition()));
+    if (!op.getFixed())
+      position = position + toInt(row);
+    IrInt positions = toInt(memref::DimOp::create(b, at(op.getCos()), 0));
+    auto known = scf::IfOp::create(b, lessThan(position, positions).get(), false);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(known.thenBlock());
+    loop(pairs, 1, [&](Value i) {
+      auto angle = [&](Value table) -> Value {
+        Value value = memref::LoadOp::create(b, at(table), ValueRange{position.get(), i});
+        return element.isF32() ? value : arith::ExtFOp::create(b, f32, value).getResult();
+      };
+      IrInt first = op.getInterleaved() ? toInt(i) * 2 : toInt(i);
+      Value places[2][2] = {{row, first.get()},
+                            {row, (first + (op.getInterleaved() ? 1 : pairs)).get()}};
+      Value x = memref::LoadOp::create(b, to, places[0]), c = angle(op.getCos());
+      Value y = memref::LoadOp::create(b, to, places[1]), s = angle(op.getSin());
+      auto times = [&](Value a, Value d) -> Value { return arith::MulFOp::create(b, a, d); };
+      Value turnedX = arith::SubFOp::create(b, times(x, c), times(y, s));
+      Value turnedY = arith::AddFOp::create(b, times(x, s), times(y, c));
+      memref::StoreOp::create(b, rounded(turnedX), to, places[0]);
+      memref::StoreOp::create(b, rounded(turnedY), to, places[1]);
+    });
+  });
+}

@@ -87,7 +87,9 @@ private:
   void lower(tile::ReadOp op);
   void lower(tile::LoadOp op);
   void lower(tile::StoreOp op);
-  Value lengthOf(tile::ViewOp view);
+  Value entry(Value table, ValueRange place);
+  Value sequenceOf(tile::ViewOp view, Value batch);
+  Value lengthOf(tile::ViewOp view, Value batch);
   llvm::SmallVector<Value> rowOf(tile::ViewOp view, Value batch, Value head, Value row);
   void moveIn(tile::ViewOp view, Value batch, Value head, Value row, Value to);
   Value slotOf(tile::RingOp ring, Value ordinal);
@@ -112,6 +114,7 @@ private:
   void lower(tile::RescaleOp op);
   void lower(tile::OverflowedOp op);
   void lower(tile::FinalizeOp op);
+  void lower(tile::RotateOp op);
   Value exp2(Value x);
   Value across(Value vector, llvm::function_ref<Value(Value, Value)> join);
 

@@ -19,15 +19,38 @@ using namespace flash::tile;
 
 void Lowering::lower(ViewOp op) { map.map(op.getView(), at(op.getSource())); }
 
-static bool isColumn(ViewOp view) { return view.getView().getType().getShape()[0] == 1; }
+/// An element of a table as an index.
+Value Lowering::entry(Value table, ValueRange place) {
+  Value element = memref::LoadOp::create(b, at(table), place);
+  return arith::IndexCastOp::create(b, b.getIndexType(), element);
+}
 
-Value Lowering::lengthOf(ViewOp view) {
-  int64_t dim = (isColumn(view) ? 2 : 1) + view.getPartial();
-  IrInt rows = toInt(memref::DimOp::create(b, at(view.getView()), dim));
+/// The sequence whose rows stand for those of `batch`.
+Value Lowering::sequenceOf(ViewOp view, Value batch) {
+  return view.getBatchIdx() ? entry(view.getBatchIdx(), batch) : batch;
+}
+
+Value Lowering::lengthOf(ViewOp view, Value batch) {
+  auto all = [&]() -> IrInt {
+    if (Value used = view.getSeqused()) {
+      IrInt rows = toInt(entry(used, batch));
+      return view.getAppended() ? rows + toInt(at(view.getAppended())) : rows;
+    }
+    if (Value starts = view.getCuSeqlens()) {
+      Value sequence = sequenceOf(view, batch);
+      return toInt(entry(starts, (toInt(sequence) + 1).get())) - toInt(entry(starts, sequence));
+    }
+    return toInt(memref::DimOp::create(b, at(view.getView()), view.rowDim()));
+  };
+  IrInt rows = all();
+  if (view.getLeftpad())
+    rows = rows - toInt(entry(view.getLeftpad(), batch));
+  if (view.hasTables())
+    rows = max(rows, int64_t(0));
   return (rows * view.getGroup()).get();
 }
 void Lowering::lower(LengthOp op) {
-  map.map(op.getRows(), lengthOf(op.getView().getDefiningOp<ViewOp>()));
+  map.map(op.getRows(), lengthOf(op.getView().getDefiningOp<ViewOp>(), at(op.getBatch())));
 }
 
 /// The subscripts of a row, less the column.
@@ -43,8 +66,19 @@ SmallVector<Value> Lowering::rowOf(ViewOp view, Value batch, Value head, Value r
     h = h * group + remainder(r, group);
     r = floorDiv(r, group);
   }
-  subscripts.push_back(batch);
-  if (isColumn(view))
+  if (view.getLeftpad())
+    r = r + toInt(entry(view.getLeftpad(), batch));
+  Value sequence = sequenceOf(view, batch);
+  if (view.getPageTable()) {
+    IrInt slots = toInt(memref::DimOp::create(b, at(view.getView()), view.rowDim()));
+    subscripts.push_back(entry(view.getPageTable(), {sequence, floorDiv(r, slots).get()}));
+    r = remainder(r, slots);
+  } else if (view.hasBatch()) {
+    subscripts.push_back(sequence);
+  }
+  if (view.getCuSeqlens())
+    r = r + toInt(entry(view.getCuSeqlens(), sequence));
+  if (view.isColumn())
     subscripts.append({h.get(), r.get()});
   else
     subscripts.append({r.get(), h.get()});
@@ -56,7 +90,7 @@ void Lowering::moveIn(ViewOp view, Value batch, Value head, Value row, Value to)
   ArrayRef<int64_t> shape = cast<MemRefType>(to.getType()).getShape();
   Type element = view.getView().getType().getElementType();
   int64_t cols = std::min(view.getView().getType().getShape()[0], shape[1]);
-  IrInt length = toInt(lengthOf(view));
+  IrInt length = toInt(lengthOf(view, batch));
   auto zero = [&](Value r, int64_t from) {
     int64_t lanes = std::min(lanesOf(from ? from : shape[1]), lanesOf(shape[1]));
     loop(index(from), index(shape[1]), lanes, [&](Value c) {
@@ -73,7 +107,7 @@ void Lowering::moveIn(ViewOp view, Value batch, Value head, Value row, Value to)
     auto widened = [&](Value value, Type type) -> Value {
       return element.isF32() ? value : arith::ExtFOp::create(b, type, value).getResult();
     };
-    if (isColumn(view)) {
+    if (view.isColumn()) {
       Value value = memref::LoadOp::create(b, at(view.getView()), from);
       memref::StoreOp::create(b, widened(value, b.getF32Type()), to, ValueRange{r, index(0)});
     } else {
@@ -104,7 +138,7 @@ void Lowering::lower(StoreOp op) {
   ArrayRef<int64_t> shape = op.getValue().getType().getShape();
   Type element = view.getView().getType().getElementType();
   int64_t cols = view.getView().getType().getShape()[0];
-  IrInt length = toInt(lengthOf(view)), first = toInt(at(op.getRow()));
+  IrInt length = toInt(lengthOf(view, at(op.getBatch()))), first = toInt(at(op.getRow()));
   auto narrowed = [&](Value value, Type type) -> Value {
     return element.isF32() ? value : arith::TruncFOp::create(b, type, value).getResult();
   };
@@ -114,7 +148,7 @@ void Lowering::lower(StoreOp op) {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(inside.thenBlock());
     SmallVector<Value> to = rowOf(view, at(op.getBatch()), at(op.getHead()), global);
-    if (isColumn(view)) {
+    if (view.isColumn()) {
       memref::StoreOp::create(b, narrowed(rowValue(from, r), element), at(view.getView()), to);
       return;
     }

@@ -178,7 +178,7 @@ LogicalResult Lowering::lower(Operation &op) {
       .Case<scf::ForOp, scf::IfOp, ForWorkOp, InTurnOp, MapOp>([&](auto op) { return lower(op); })
       .Case<BlockRangeOp, ViewOp, LengthOp, RingOp, FillOp, WaitOp, ReleaseOp, SliceOp, ReadOp,
             LoadOp, StoreOp, MmaOp, MmaWaitOp, SplatOp, CastOp, MaskOp, SoftmaxStepOp, RescaleOp,
-            OverflowedOp, FinalizeOp>([&](auto op) {
+            OverflowedOp, FinalizeOp, RotateOp>([&](auto op) {
         lower(op);
         return success();
       })

@@ -8,6 +8,7 @@
 #include "Kernel.h"
 #include "flash/Schedule/Plan.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include <cmath>
 
@@ -49,13 +50,26 @@ private:
     schedule::HeadTile head = schedule::headTileOf(target, headSize, headSizeV);
     M = *plan.getInt("tile", 0), N = *plan.getInt("tile", 1), D = head.d, Dv = head.dv;
 
-    Value q = k.argument("q", qType), kk = k.argument("k", op.getK().getType()), v = k.argument("v", vType);
+    bool turned = op.getQ().getDefiningOp<memref::AllocOp>() != nullptr; // by an append before
+    const bool pages = static_cast<bool>(op.getPageTable());
+    Value q = k.argument(turned ? "q_turned" : "q", qType), kk = k.argument("k", op.getK().getType(), true, pages),
+          v = k.argument("v", vType, true, pages);
     Value o = k.argument(partial ? "o_partial" : "o", op.getOutputType());
     Value lse;
     if (ShapedType type = op.getLseType())
       lse = k.argument(partial ? "lse_partial" : "lse", type, /*keepLast=*/false);
     if (op.getSink())
       sink = k.argument("sink", op.getSink().getType(), /*keepLast=*/false);
+    const Tables queries{.cuSeqlens = k.table("cu_seqlens_q", op.getCuSeqlensQ()),
+                         .seqused = k.table("seqused_q", op.getSequsedQ())};
+    const Tables keys{.cuSeqlens = k.table("cu_seqlens_k", op.getCuSeqlensK()),
+                      .seqused = k.table("seqused_k", op.getSequsedK()),
+                      .appended = k.table("appended", op.getAppended()),
+                      .pageTable = k.table("page_table", op.getPageTable()),
+                      .batchIdx = k.table("kv_batch_idx", op.getKvBatchIdx()),
+                      .leftpad = k.table("leftpad_k", op.getLeftpadK())};
+    Value longest = k.table("max_seqlen_q", op.getMaxSeqlenQ());
+    raggedQ = queries.cuSeqlens || queries.seqused;
     scale = op.getScale() ? k.scalar("scale", op.getScale()) : k.f32(1.0 / std::sqrt(double(headSize)));
     if (op.getSoftcap())
       softcap = k.scalar("softcap", op.getSoftcap());
@@ -63,11 +77,12 @@ private:
     if (order != "single" && order != "static")
       section = k.argument("section", b.getIndexType());
 
-    batch = k.dim(q, 0);
-    Value queryHeads = k.dim(q, 2), kvHeads = k.dim(kk, 2);
+    auto headsOf = [&](Value x) { return k.dim(x, mlir::cast<MemRefType>(x.getType()).getRank() - 2); };
+    batch = longest ? sub(k.dim(queries.cuSeqlens, 0), k.index(1)) : k.dim(q, 0);
+    Value queryHeads = headsOf(q), kvHeads = headsOf(kk);
     // Without heads there is no work, but the ratio is computed all the same.
     Value ratio = arith::DivUIOp::create(b, queryHeads, arith::MaxUIOp::create(b, kvHeads, k.index(1)));
-    Value rows = k.dim(q, 1);
+    Value rows = longest ? longest : k.dim(q, 1);
     group = 1;
     heads = queryHeads;
     if (plan.getFlag("pack_gqa").value_or(false)) {
@@ -80,12 +95,12 @@ private:
     tiles = arith::CeilDivUIOp::create(b, rows, k.index(M));
     splits = partial ? k.dim(o, 0) : k.index(1);
 
-    qv = k.view(q, headSize, group, false);
-    kv = k.view(kk, headSize, 1, false);
-    vv = k.view(v, headSizeV, 1, false);
-    ov = k.view(o, headSizeV, group, partial);
+    qv = k.view(q, headSize, group, false, queries);
+    kv = k.view(kk, headSize, 1, false, keys);
+    vv = k.view(v, headSizeV, 1, false, keys);
+    ov = k.view(o, headSizeV, group, partial, queries);
     if (lse)
-      lv = k.view(lse, 1, group, partial);
+      lv = k.view(lse, 1, group, partial, queries);
     qr = k.ring("q", M, D, element);
     kr = k.ring("k", N, D, element);
     vr = k.ring("v", N, Dv, element);
@@ -96,8 +111,8 @@ private:
 
   /// Query heads of a KV head; static, since it shapes the tile's rows.
   int64_t packedGroup() {
-    int64_t heads = cast<ShapedType>(op.getQ().getType()).getDimSize(2);
-    return std::max<int64_t>(heads / cast<ShapedType>(op.getK().getType()).getDimSize(2), 1); // no heads, no work
+    auto heads = [](Value x) { return mlir::cast<ShapedType>(x.getType()).getShape().take_back(2).front(); };
+    return std::max<int64_t>(heads(op.getQ()) / heads(op.getK()), 1); // no heads, no work
   }
 
   /// c * tanh(s * scale / c) = c - 2c / (1 + exp2(s * scale * 2 log2(e) / c)): exact to f32 where the
@@ -124,9 +139,14 @@ private:
     row0 = mul(m, k.index(M));
     Value hk = headsPerKv ? Value(arith::DivUIOp::create(b, h, headsPerKv)) : h;
     lenQ = tile::LengthOp::create(b, b.getIndexType(), qv, bi);
+    Value rows = lenQ;
     if (group > 1)
       lenQ = arith::DivUIOp::create(b, lenQ, k.index(group));
     lenK = tile::LengthOp::create(b, b.getIndexType(), kv, bi);
+    if (raggedQ) { // tiles reach as far as the longest sequence; one past the end of its own needs no keys
+      Value inside = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, row0, rows);
+      lenK = arith::SelectOp::create(b, inside, lenK, k.index(0));
+    }
     SmallVector<Value> inits{k.splat(zero, M, Dv), k.splat(minusInf, M, 1), k.splat(zero, M, 1)};
     tile::FillOp::create(b, qv, bi, h, row0, qr, t);
     Value q = wait(qr, t);
@@ -210,7 +230,7 @@ private:
   PlanAttr plan;
   MaskAttr mask;
   Type element;
-  bool partial = false;
+  bool partial = false, raggedQ = false; ///< sequences differ in their number of queries
   int64_t M = 0, N = 0, D = 0, Dv = 0, group = 1;
   Value sink, scale, softcap, softmaxScale, capSlope, capTwice, section;
   Value batch, heads, headsPerKv, tiles, splits, zero, minusInf;

@@ -41,8 +41,11 @@ public:
     if (lse)
       lv = k.view(lse, 1, 1, false);
     splits = k.dim(oPartial, 0);
-    Value tiles = arith::CeilDivUIOp::create(b, k.dim(o, 1), k.index(M));
-    auto work = tile::ForWorkOp::create(b, TypeRange(), b.getStringAttr("single"), tiles, k.dim(o, 2), k.dim(o, 0),
+    // Packed rows are joined as one sequence.
+    const unsigned packed = oType.getRank() == 4;
+    Value tiles = arith::CeilDivUIOp::create(b, k.dim(o, 1 - packed), k.index(M));
+    auto work = tile::ForWorkOp::create(b, TypeRange(), b.getStringAttr("single"), tiles, k.dim(o, 2 - packed),
+                                        packed ? k.index(1) : k.dim(o, 0),
                                         k.index(1), Value(), Value(), ValueRange(), false);
     Block *body = b.createBlock(&work.getBody());
     body->addArguments(SmallVector<Type>(4, b.getIndexType()), SmallVector<Location>(4, b.getLoc()));

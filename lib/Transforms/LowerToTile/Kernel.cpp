@@ -16,19 +16,36 @@ Kernel::Kernel(func::FuncOp anchor, StringRef name, Operation *source, PlanAttr 
   b.setInsertionPointToStart(func.addEntryBlock());
 }
 
-Value Kernel::argument(StringRef name, Type type, bool keepLast) {
+Value Kernel::argument(StringRef name, Type type, bool keepLast, bool pages) {
   if (auto shaped = dyn_cast<ShapedType>(type)) {
     SmallVector<int64_t> sizes(shaped.getRank(), ShapedType::kDynamic), strides(sizes);
     if (keepLast) {
       sizes.back() = shaped.getShape().back();
       strides.back() = 1;
     }
+    if (pages)
+      sizes[1] = shaped.getDimSize(1);
     type = MemRefType::get(sizes, shaped.getElementType(),
                            StridedLayoutAttr::get(b.getContext(), ShapedType::kDynamic, strides));
   }
   unsigned index = func.getNumArguments();
   (void)func.insertArgument(index, type, b.getDictionaryAttr(b.getNamedAttr("flash.arg", b.getStringAttr(name))),
                             b.getLoc());
+  return func.getArgument(index);
+}
+
+Value Kernel::table(StringRef name, Value operand) {
+  if (!operand)
+    return {};
+  auto shaped = dyn_cast<ShapedType>(operand.getType());
+  if (!shaped)
+    return argument(name, operand.getType());
+  SmallVector<int64_t> sizes(shaped.getRank(), ShapedType::kDynamic), strides(sizes);
+  strides.back() = 1;
+  unsigned index = func.getNumArguments();
+  auto layout = StridedLayoutAttr::get(b.getContext(), ShapedType::kDynamic, strides);
+  (void)func.insertArgument(index, MemRefType::get(sizes, shaped.getElementType(), layout),
+                            b.getDictionaryAttr(b.getNamedAttr("flash.arg", b.getStringAttr(name))), b.getLoc());
   return func.getArgument(index);
 }
 
@@ -40,9 +57,10 @@ Value Kernel::scalar(StringRef name, Value operand) {
 
 Value Kernel::dim(Value memref, int64_t dimension) { return memref::DimOp::create(b, memref, dimension); }
 
-Value Kernel::view(Value memref, int64_t cols, int64_t group, bool partial) {
+Value Kernel::view(Value memref, int64_t cols, int64_t group, bool partial, const Tables &t) {
   Type element = cast<MemRefType>(memref.getType()).getElementType();
-  return tile::ViewOp::create(b, tile::ViewType::get(b.getContext(), {cols}, element), memref, group, partial);
+  return tile::ViewOp::create(b, tile::ViewType::get(b.getContext(), {cols}, element), memref, t.cuSeqlens, t.seqused,
+                              t.appended, t.pageTable, t.batchIdx, t.leftpad, group, partial);
 }
 
 Value Kernel::ring(StringRef name, int64_t rows, int64_t cols, Type element) {

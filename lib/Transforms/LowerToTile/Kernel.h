@@ -1,7 +1,7 @@
 //===- Kernel.h - a kernel under construction -------------------*- C++ -*-===//
 //
 // A kernel is a func.func over memrefs and scalars, each argument named by `flash.arg`. The builders of
-// its body (Attention.cpp, Combine.cpp) ask for arguments by name.
+// its body (Attention.cpp, Combine.cpp, Append.cpp) ask for arguments by name.
 //
 //===----------------------------------------------------------------------===//
 #ifndef FLASH_TRANSFORMS_LOWERTOTILE_KERNEL_H
@@ -14,14 +14,23 @@
 
 namespace flash {
 
+/// The tables of a view, as arguments of the kernel; null where it has none.
+struct Tables {
+  mlir::Value cuSeqlens = {}, seqused = {}, appended = {}, pageTable = {}, batchIdx = {}, leftpad = {};
+};
+
 class Kernel {
 public:
   /// An empty kernel `name` before `anchor`, for the flash op `source` with its target and plan.
   Kernel(mlir::func::FuncOp anchor, llvm::StringRef name, mlir::Operation *source, PlanAttr plan);
 
   /// A new argument. A tensor or memref of any layout becomes a memref of dynamic sizes and strides whose last
-  /// dimension, the head size, stays as it is; `keepLast = false` makes that dynamic too.
-  mlir::Value argument(llvm::StringRef name, mlir::Type type, bool keepLast = true);
+  /// dimension, the head size, stays as it is; `keepLast = false` makes that dynamic too. With
+  /// `pages` dimension 1, the page size, stays as well.
+  mlir::Value argument(llvm::StringRef name, mlir::Type type, bool keepLast = true,
+                       bool pages = false);
+  /// The argument for a table (i32, contiguous) or an index that the source may have; null without.
+  mlir::Value table(llvm::StringRef name, mlir::Value operand);
   /// An f32 operand of the source: an argument, or a clone of the constant it is.
   mlir::Value scalar(llvm::StringRef name, mlir::Value operand);
 
@@ -30,7 +39,8 @@ public:
     return mlir::arith::ConstantOp::create(b, b.getF32FloatAttr(value));
   }
   mlir::Value dim(mlir::Value memref, int64_t dimension);
-  mlir::Value view(mlir::Value memref, int64_t cols, int64_t group, bool partial);
+  mlir::Value view(mlir::Value memref, int64_t cols, int64_t group, bool partial,
+                   const Tables &tables = {});
   mlir::Value ring(llvm::StringRef name, int64_t rows, int64_t cols, mlir::Type element);
   mlir::Value splat(mlir::Value scalar, int64_t rows, int64_t cols);
   tile::FragType frag(int64_t rows, int64_t cols, mlir::Type element) {
@@ -48,6 +58,7 @@ public:
 
 void buildAttention(Kernel &kernel, AttentionOp op);
 void buildCombine(Kernel &kernel, CombineOp op);
+void buildAppend(Kernel &kernel, AppendOp op);
 
 } // namespace flash
 

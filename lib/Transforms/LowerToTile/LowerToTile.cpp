@@ -21,26 +21,30 @@ struct LowerToTile : flash::impl::FlashLowerToTileBase<LowerToTile> {
     for (auto func : llvm::make_early_inc_range(getOperation().getOps<func::FuncOp>())) {
       SmallVector<AttentionOp> attentions(func.getOps<AttentionOp>());
       SmallVector<CombineOp> combines(func.getOps<CombineOp>());
-      if (attentions.empty() && combines.empty())
+      SmallVector<AppendOp> appends(func.getOps<AppendOp>());
+      if (attentions.empty() && combines.empty() && appends.empty())
         continue;
-      if (failed(becomesKernels(func, attentions, combines)) || failed(lower(func, attentions, combines, symbols)))
+      if (failed(becomesKernels(func, attentions, combines, appends)) ||
+          failed(lower(func, attentions, combines, appends, symbols)))
         return signalPassFailure();
     }
   }
 
   /// A kernel computes one op; a function that computes more has no kernel.
-  LogicalResult becomesKernels(func::FuncOp func, ArrayRef<AttentionOp> attentions, ArrayRef<CombineOp> combines) {
-    if (attentions.size() > 1 || combines.size() > 1)
+  LogicalResult becomesKernels(func::FuncOp func, ArrayRef<AttentionOp> attentions, ArrayRef<CombineOp> combines,
+                               ArrayRef<AppendOp> appends) {
+    if (attentions.size() > 1 || combines.size() > 1 || appends.size() > 1)
       return func.emitOpError("expected one attention (and the combine of its parts) in a function that becomes a "
                               "kernel; give each attention a function of its own");
     for (Operation &op : func.getOps())
-      if (!isa<AttentionOp, CombineOp, func::ReturnOp, memref::AllocOp, memref::DeallocOp, memref::DimOp, tensor::DimOp>(op) &&
+      if (!isa<AttentionOp, CombineOp, AppendOp, func::ReturnOp, memref::AllocOp, memref::DeallocOp, memref::DimOp, tensor::DimOp>(op) &&
           !op.hasTrait<OpTrait::ConstantLike>())
         return op.emitOpError("stands beside an attention in a function that becomes a kernel; move it to its caller");
     return success();
   }
 
-  LogicalResult lower(func::FuncOp func, ArrayRef<AttentionOp> attentions, ArrayRef<CombineOp> combines, SymbolTable &symbols) {
+  LogicalResult lower(func::FuncOp func, ArrayRef<AttentionOp> attentions, ArrayRef<CombineOp> combines,
+                      ArrayRef<AppendOp> appends, SymbolTable &symbols) {
     std::string name = func.getName().str();
     symbols.remove(func); // frees the name; the function itself goes once its kernels stand
     auto kernelFor = [&](Operation *op, StringRef suffix) -> FailureOr<Kernel> {
@@ -50,14 +54,17 @@ struct LowerToTile : flash::impl::FlashLowerToTileBase<LowerToTile> {
       Kernel kernel(func, name + suffix.str(), op, plan);
       return kernel;
     };
+    for (AppendOp op : appends) { // first: the attention reads what it writes
+      auto kernel = kernelFor(op, attentions.empty() ? "" : "_append");
+      if (failed(kernel))
+        return failure();
+      buildAppend(*kernel, op);
+    }
     for (AttentionOp op : attentions) {
-      for (auto [table, value] : op.getTables())
-        if (value)
-          return op.emitOpError("has no kernel with ") << table;
       auto kernel = kernelFor(op, "");
       if (failed(kernel))
         return failure();
-      auto heads = [](Value v) { return cast<ShapedType>(v.getType()).getDimSize(2); };
+      auto heads = [](Value v) { return cast<ShapedType>(v.getType()).getShape().take_back(2).front(); };
       if (op.getPlanAttr().getFlag("pack_gqa").value_or(false) &&
           (ShapedType::isDynamic(heads(op.getQ())) || ShapedType::isDynamic(heads(op.getK())) || heads(op.getK()) == 0))
         return op.emitOpError("expected q's and k's heads to be known when compiling, as pack_gqa makes rows of them");
