@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace flash::cuda {
@@ -52,15 +53,25 @@ struct Launch {
   void *stream;
 };
 
-/// Multiprocessors of a device, or why it cannot run code for compute capability `major`.`minor`.
-Or<int64_t> multiprocessors(int device, int major, int minor);
+/// What code is compiled for: "sm_90a" is 9.0 and no other, "sm_86" 8.6 and all that came later.
+struct Capability {
+  int major = 0, minor = 0;
+  bool only = false;
+
+  explicit Capability(std::string_view target);
+};
+
+/// Multiprocessors of a device, or why it cannot run code for `needed`.
+Or<int64_t> multiprocessors(int device, Capability needed);
 
 /// A kernel and its code, loaded once a context.
 class Loaded {
 public:
-  /// `image`: a cubin, or PTX that the driver compiles.
-  Loaded(Kernel kernel, std::string image, schedule::ElementType element)
-      : kernel(std::move(kernel)), image(std::move(image)), element(element) {}
+  /// `cubin` may be empty, and runs on no other generation of devices; the driver compiles `ptx`.
+  Loaded(Kernel kernel, Capability of, std::string ptx, std::string cubin,
+         schedule::ElementType element)
+      : kernel(std::move(kernel)), of(of), ptx(std::move(ptx)), cubin(std::move(cubin)),
+        element(element) {}
 
   /// Checks the operands and queues the kernel. Waits for nothing.
   Outcome launch(const Operands &operands, const Launch &launch);
@@ -70,10 +81,11 @@ private:
     unsigned long long context; ///< the driver's never reused number
     void *handle;
   };
-  Or<void *> functionOf(unsigned long long context);
+  Or<void *> functionOf(unsigned long long context, int device);
 
   Kernel kernel;
-  std::string image;
+  Capability of;
+  std::string ptx, cubin;
   schedule::ElementType element;
   std::mutex mutex;
   std::vector<Function> functions;
