@@ -135,6 +135,13 @@ FLASH_API void flash_program_free(FlashProgram *program);
 FLASH_API FlashStatus flash_run(FlashProgram *program, const FlashTensor *tensors, size_t count,
                                 const FlashScalars *scalars, int workers, FlashBytes *text);
 
+/** Bytes of the device's memory that flash_launch needs for these tensors besides them: the parts of
+    split keys, 0 for most programs. The caller hands them over as one more tensor, named "workspace", of
+    rank 1 and f32; what is in them does not matter, before or after. */
+FLASH_API FlashStatus flash_workspace(FlashProgram *program, const FlashTensor *tensors, size_t count,
+                                      const FlashScalars *scalars, int device, size_t *bytes,
+                                      FlashBytes *text);
+
 /** Queues a GPU program on `stream` (a CUstream) of CUDA device `device`: no waiting, no allocation.
     Works in the current context if it is the device's, else in the device's primary context. Tensors
     lie on the device; pointers and strides are multiples of 16 bytes. May be captured into a graph;

@@ -27,6 +27,9 @@ mlir::LogicalResult isTiled(AttentionOp op);
 PlanAttr filled(PlanAttr plan, llvm::StringRef field, mlir::Attribute value,
                 llvm::StringRef why = {});
 
+/// Rows of a tile of flash.combine and the parts it reads at once; a CPU has `cpuRows`, one by one.
+mlir::ArrayAttr combineTile(TargetAttr target, int64_t headSizeV, int64_t cpuRows);
+
 /// `[first, second]` as plans write pairs.
 mlir::ArrayAttr pairOf(mlir::Builder &builder, int64_t first, int64_t second);
 

@@ -162,6 +162,21 @@ FlashStatus flash_run(FlashProgram *program, const FlashTensor *tensors, size_t 
   return finish(program->program->run(std::get<Operands>(operands), *scalars, workers), text);
 }
 
+FlashStatus flash_workspace(FlashProgram *program, const FlashTensor *tensors, size_t count,
+                            const FlashScalars *scalars, int device, size_t *bytes,
+                            FlashBytes *text) {
+  if (!program || !tensors || !scalars || !bytes)
+    return missing("a program, tensors, scalars and a place for the bytes", text);
+  Or<Operands> operands = operandsOf(tensors, count);
+  if (auto *failure = std::get_if<Failure>(&operands))
+    return refuse(text, *failure);
+  Or<int64_t> needed = program->program->workspaceBytes(std::get<Operands>(operands), *scalars, device);
+  if (auto *failure = std::get_if<Failure>(&needed))
+    return refuse(text, *failure);
+  *bytes = size_t(std::get<int64_t>(needed));
+  return done(text);
+}
+
 FlashStatus flash_launch(FlashProgram *program, const FlashTensor *tensors, size_t count,
                          const FlashScalars *scalars, int device, void *stream, FlashBytes *text) {
   if (!program || !tensors || !scalars)

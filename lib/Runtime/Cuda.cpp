@@ -24,10 +24,20 @@ struct alignas(64) TensorMap {
   uint64_t opaque[16];
 };
 
+/// CUlaunchAttribute.
+struct LaunchAttribute {
+  int kind, padding;
+  union {
+    char size[64];
+    int value;
+  };
+};
+
 /// CUlaunchConfig.
 struct LaunchConfig {
   unsigned gridX, gridY, gridZ, blockX, blockY, blockZ, sharedBytes;
-  void *stream, *attributes;
+  void *stream;
+  LaunchAttribute *attributes;
   unsigned attributeCount;
 };
 
@@ -36,6 +46,7 @@ enum { computeCapabilityMajor = 75, computeCapabilityMinor = 76, multiprocessorC
 enum { maxDynamicSharedBytes = 8 };
 enum { jitErrorLog = 5, jitErrorLogBytes = 6 };
 enum { mapFloat16 = 6, mapBfloat16 = 9 };
+enum { programmaticSerialization = 6 };
 enum { interleaveNone = 0, swizzle128B = 3, promotion256B = 3, fillZeros = 0 };
 
 struct Driver {
@@ -244,43 +255,28 @@ Outcome encode(TensorMap &map, std::string_view name, const FlashTensor &t,
 // Launching
 //===----------------------------------------------------------------------===//
 
-Capability::Capability(std::string_view target) {
-  for (char c : target)
-    if (c >= '0' && c <= '9')
-      major = major * 10 + (c - '0');
-  minor = major % 10, major /= 10;
-  only = target.back() == 'a';
-}
-
-Or<int64_t> flash::cuda::multiprocessors(int ordinal, Capability needed) {
+Or<int64_t> flash::cuda::multiprocessors(int ordinal, int major, int minor) {
   Or<Device *> found = deviceOf(ordinal);
   if (auto *failure = std::get_if<Failure>(&found))
     return *failure;
   const Device &device = *std::get<Device *>(found);
-  const std::pair has(device.major, device.minor), needs(needed.major, needed.minor);
-  if (needed.only ? has != needs : has < needs)
-    return invalid("expected a device of compute capability " + std::to_string(needed.major) + "." +
-                   std::to_string(needed.minor) + (needed.only ? "" : " or later") + ", device " +
-                   std::to_string(ordinal) + " has " + std::to_string(device.major) + "." +
-                   std::to_string(device.minor));
+  if (device.major != major || device.minor != minor)
+    return invalid("expected a device of compute capability " + std::to_string(major) + "." +
+                   std::to_string(minor) + ", device " + std::to_string(ordinal) + " has " +
+                   std::to_string(device.major) + "." + std::to_string(device.minor));
   return int64_t(device.multiprocessors);
 }
 
-Or<void *> Loaded::functionOf(unsigned long long context, int ordinal) {
+Or<void *> Loaded::functionOf(size_t number, unsigned long long context) {
   std::lock_guard<std::mutex> lock(mutex);
-  for (const Function &f : functions)
-    if (f.context == context)
-      return f.handle;
-  Or<Device *> found = deviceOf(ordinal);
-  if (auto *failure = std::get_if<Failure>(&found))
-    return *failure;
-  const bool isKin = std::get<Device *>(found)->major == of.major;
-  const std::string &image = isKin && !cubin.empty() ? cubin : ptx;
+  for (const Module &m : modules)
+    if (m.context == context)
+      return m.functions[number];
   const Driver &d = driver();
   char log[2048] = "";
   int options[] = {jitErrorLog, jitErrorLogBytes};
   void *values[] = {log, reinterpret_cast<void *>(sizeof log)};
-  void *module = nullptr, *function = nullptr;
+  void *module = nullptr;
   // A module is never unloaded: its context may be gone by then, and takes it along.
   if (Result r = d.moduleLoad(&module, image.c_str(), 2, options, values)) {
     Failure failure = d.failed("loading the kernel", r);
@@ -288,12 +284,16 @@ Or<void *> Loaded::functionOf(unsigned long long context, int ordinal) {
       failure.sentence += std::string(": ") + log;
     return failure;
   }
-  if (Result r = d.moduleFunction(&function, module, kernel.name.c_str()))
-    return d.failed("finding the kernel in its module", r);
-  if (Result r = d.functionAttribute(function, maxDynamicSharedBytes, int(kernel.sharedBytes)))
-    return d.failed("asking for the kernel's shared memory", r);
-  functions.push_back({context, function});
-  return function;
+  Module loaded{context, {}};
+  for (const Kernel &kernel : kernels) {
+    void *&function = loaded.functions.emplace_back();
+    if (Result r = d.moduleFunction(&function, module, kernel.name.c_str()))
+      return d.failed("finding the kernel in its module", r);
+    if (Result r = d.functionAttribute(function, maxDynamicSharedBytes, int(kernel.sharedBytes)))
+      return d.failed("asking for the kernel's shared memory", r);
+  }
+  modules.push_back(std::move(loaded));
+  return modules.back().functions[number];
 }
 
 /// The counter of a launch in `stream`. Launches of one stream follow each other, and each leaves
@@ -325,7 +325,8 @@ static int32_t counterOf(void *stream) {
   return found->second;
 }
 
-Outcome Loaded::launch(const Operands &operands, const Launch &launch) {
+Outcome Loaded::launch(size_t number, const Operands &operands, const Launch &launch) {
+  const Kernel &kernel = kernels[number];
   constexpr size_t most = 64, mostMaps = 8;
   const int64_t bytes = schedule::elementBytes(element);
   const size_t count = kernel.params.size();
@@ -347,7 +348,7 @@ Outcome Loaded::launch(const Operands &operands, const Launch &launch) {
   Current current;
   if (auto failure = current.enter(launch.device))
     return failure;
-  Or<void *> function = functionOf(current.id, launch.device);
+  Or<void *> function = functionOf(number, current.id);
   if (auto *failure = std::get_if<Failure>(&function))
     return *failure;
 
@@ -395,6 +396,8 @@ Outcome Loaded::launch(const Operands &operands, const Launch &launch) {
       break;
     }
   }
+  LaunchAttribute overlap{programmaticSerialization, 0, {}};
+  overlap.value = 1;
   LaunchConfig config{unsigned(launch.blocks),
                       1,
                       1,
@@ -403,8 +406,8 @@ Outcome Loaded::launch(const Operands &operands, const Launch &launch) {
                       1,
                       unsigned(kernel.sharedBytes),
                       launch.stream,
-                      nullptr,
-                      0};
+                      &overlap,
+                      kernel.follows};
   if (Result r = driver().launch(&config, std::get<void *>(function), arguments, nullptr))
     return driver().failed("launching the kernel", r);
   return {};

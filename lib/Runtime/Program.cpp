@@ -6,6 +6,7 @@
 #include "flash/Registration.h"
 #include "flash/Runtime/Assembler.h"
 #include "flash/Runtime/Ptx.h"
+#include "flash/Schedule/Splits.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -166,8 +167,8 @@ json::Array kernelsOf(mlir::ModuleOp module) {
   module.walk([&](mlir::LLVM::LLVMFuncOp function) {
     if (!function->hasAttr(mlir::NVVM::NVVMDialect::getKernelFuncAttrName()))
       return;
-    json::Object kernel{{"name", function.getName()}};
-    for (StringRef field : {"threads", "shared_bytes", "params"})
+    json::Object kernel{{"name", function.getName()}, {"follows", function->hasAttr("flash.follows")}};
+    for (StringRef field : {"op", "threads", "shared_bytes", "params"})
       if (mlir::Attribute value = function->getAttr(("flash." + field).str()))
         kernel[field] = jsonOf(value);
     kernels.push_back(std::move(kernel));
@@ -289,7 +290,7 @@ Outcome Program::readMetadata() {
   }
   const json::Object *object = parsed->getAsObject();
   const json::Array *all = object ? object->getArray("kernels") : nullptr;
-  if (!all || all->size() != 1)
+  if (!all || all->empty())
     return broken;
   for (const json::Value &value : *all) {
     const json::Object *entry = value.getAsObject();
@@ -298,6 +299,8 @@ Outcome Program::readMetadata() {
       return broken;
     cuda::Kernel kernel;
     kernel.name = entry->getString("name").value_or("").str();
+    kernel.op = entry->getString("op").value_or("").str();
+    kernel.follows = entry->getBoolean("follows").value_or(false);
     kernel.threads = entry->getInteger("threads").value_or(0);
     kernel.sharedBytes = entry->getInteger("shared_bytes").value_or(0);
     for (const json::Value &each : *params) {
@@ -313,9 +316,8 @@ Outcome Program::readMetadata() {
 }
 
 void Program::loadImage() {
-  loaded = std::make_unique<cuda::Loaded>(
-      kernels.front(), cuda::Capability(schedule::targetName(request.problem.target)), ptx, cubin,
-      request.problem.element);
+  loaded = std::make_unique<cuda::Loaded>(kernels, cubin.empty() ? ptx : cubin,
+                                          request.problem.element);
 }
 
 Outcome Program::assemble() {
@@ -514,22 +516,120 @@ Or<schedule::Problem> Program::sized(const Operands &operands, const FlashScalar
   return p;
 }
 
-Outcome Program::launch(const Operands &operands, FlashScalars scalars, int device, void *stream) {
+Or<schedule::Problem> Program::sizedOn(const Operands &operands, const FlashScalars &scalars,
+                                       int device) const {
   if (!onGpu())
     return invalid("expected a program for a GPU, this one is for the cpu; use flash_run");
   Or<schedule::Problem> sizes = sized(operands, scalars);
-  if (auto *failure = std::get_if<Failure>(&sizes))
-    return *failure;
+  if (std::holds_alternative<Failure>(sizes))
+    return sizes;
   schedule::Problem &p = std::get<schedule::Problem>(sizes);
   if (p.batch == 0 || p.lenQ == 0 || p.heads == 0)
-    return {};
-  Or<int64_t> sms = cuda::multiprocessors(device, cuda::Capability(schedule::targetName(p.target)));
+    return p;
+  // "sm_90a" is compute capability 9.0.
+  unsigned capability = 0;
+  StringRef name = schedule::targetName(p.target);
+  name.consume_front("sm_");
+  name.consumeInteger(10, capability);
+  Or<int64_t> sms = cuda::multiprocessors(device, capability / 10, capability % 10);
   if (auto *failure = std::get_if<Failure>(&sms))
     return *failure;
   p.sms = std::get<int64_t>(sms);
-  cuda::Launch launch{schedule::gridOf(request.plan, p),
-                      schedule::workShapeOf(request.plan, p).section, scalars, device, stream};
-  return loaded->launch(operands, launch);
+  return p;
+}
+
+namespace {
+
+/// What one kernel writes for the next: q turned, and the f32 parts of split keys.
+struct Parts {
+  llvm::SmallVector<std::pair<Operand, FlashTensor>> tensors; // row-major, one behind the other
+  llvm::SmallVector<int64_t> offsets;
+  int64_t bytes = 0;
+
+  void add(Operand operand, llvm::ArrayRef<int64_t> sizes, int64_t elementBytes) {
+    const int64_t align = 16;
+    FlashTensor t{nullptr, nullptr, int64_t(sizes.size()), {}, {}};
+    int64_t elements = 1;
+    for (size_t i = sizes.size(); i--;) {
+      t.size[i] = sizes[i], t.stride[i] = elements;
+      elements *= sizes[i];
+    }
+    offsets.push_back(bytes);
+    bytes += schedule::ceilDiv(elements * elementBytes, align) * align;
+    tensors.emplace_back(operand, t);
+  }
+  /// The tensors in `space`.
+  llvm::ArrayRef<std::pair<Operand, FlashTensor>> placed(void *space) {
+    for (auto [tensor, offset] : llvm::zip(tensors, offsets))
+      tensor.second.data = static_cast<char *>(space) + offset;
+    return tensors;
+  }
+};
+
+/// `p`: the problem with the call's sizes.
+Parts partsOf(const Request &request, const Operands &operands, const schedule::Problem &p) {
+  Parts parts;
+  const FlashTensor &q = *operands[Operand::q], &lse = *operands[Operand::lse];
+  llvm::SmallVector<int64_t> shape(q.size, q.size + q.rank);
+  if (p.rotary > 0)
+    parts.add(Operand::qTurned, shape, schedule::elementBytes(p.element));
+  if (request.plan.splits == 1)
+    return parts;
+  const int64_t splits = schedule::splitsOf(request.plan, p);
+  shape.back() = p.headSizeV;
+  shape.insert(shape.begin(), splits);
+  parts.add(Operand::oPartial, shape, sizeof(float));
+  shape.assign(lse.size, lse.size + lse.rank);
+  shape.insert(shape.begin(), splits);
+  parts.add(Operand::lsePartial, shape, sizeof(float));
+  return parts;
+}
+
+bool isEmpty(const schedule::Problem &p) { return p.batch == 0 || p.lenQ == 0 || p.heads == 0; }
+
+} // namespace
+
+Or<int64_t> Program::workspaceBytes(const Operands &operands, const FlashScalars &scalars,
+                                    int device) const {
+  Or<schedule::Problem> sizes = sizedOn(operands, scalars, device);
+  if (auto *failure = std::get_if<Failure>(&sizes))
+    return *failure;
+  const schedule::Problem &p = std::get<schedule::Problem>(sizes);
+  return isEmpty(p) ? 0 : partsOf(request, operands, p).bytes;
+}
+
+Outcome Program::launch(const Operands &given, FlashScalars scalars, int device, void *stream) {
+  Or<schedule::Problem> sizes = sizedOn(given, scalars, device);
+  if (auto *failure = std::get_if<Failure>(&sizes))
+    return *failure;
+  const schedule::Problem &p = std::get<schedule::Problem>(sizes);
+  if (isEmpty(p))
+    return {};
+  Operands operands = given;
+  Parts parts = partsOf(request, operands, p);
+  if (parts.bytes > 0) {
+    const FlashTensor *space = operands[Operand::workspace];
+    const int64_t align = 16;
+    if (!space || space->rank != 1 || space->size[0] * int64_t(sizeof(float)) < parts.bytes ||
+        !space->data || reinterpret_cast<uintptr_t>(space->data) % align)
+      return invalid("expected a workspace of " + std::to_string(parts.bytes / sizeof(float)) +
+                     " f32 at a multiple of " + std::to_string(align) +
+                     " bytes, as flash_workspace says");
+    for (auto &[operand, tensor] : parts.placed(space->data))
+      operands[operand] = &tensor;
+  }
+  const int64_t section = schedule::workShapeOf(request.plan, p).section;
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    int64_t blocks = schedule::gridOf(request.plan, p);
+    if (kernels[i].op == "combine") { // packed sequences are joined as one
+      const FlashTensor &q = *operands[Operand::q];
+      blocks = schedule::ceilDiv(q.size[q.rank - 3], schedule::combineRows(p.headSizeV)) *
+               p.heads * (p.packedQ ? 1 : p.batch);
+    }
+    if (Outcome failure = loaded->launch(i, operands, {blocks, section, scalars, device, stream}))
+      return failure;
+  }
+  return {};
 }
 
 Outcome Program::run(const Operands &operands, FlashScalars scalars, int workers) {
@@ -541,8 +641,7 @@ Outcome Program::run(const Operands &operands, FlashScalars scalars, int workers
   if (auto *failure = std::get_if<Failure>(&sizes))
     return *failure;
   const schedule::Problem &p = std::get<schedule::Problem>(sizes);
-  const bool noQueries = p.batch == 0 || p.lenQ == 0 || p.heads == 0;
-  if (p.append ? p.batch == 0 : noQueries)
+  if (p.append ? p.batch == 0 : isEmpty(p))
     return {};
 
   std::vector<Argument> arguments;
@@ -560,36 +659,15 @@ Outcome Program::run(const Operands &operands, FlashScalars scalars, int workers
   if (p.append)
     arguments.push_back({"appended", operands[Operand::kNew]->size[1]});
 
-  // What one kernel writes for the next: f32 parts of splits, and q turned.
-  std::vector<std::unique_ptr<char[]>> parts;
-  auto add = [&](Operand operand, llvm::SmallVector<int64_t> sizes, int64_t bytes) {
-    Tensor t{nullptr, std::move(sizes), {}};
-    int64_t elements = 1;
-    for (int64_t size : llvm::reverse(t.sizes)) {
-      t.strides.insert(t.strides.begin(), elements);
-      elements *= size;
-    }
-    parts.emplace_back(new (std::nothrow) char[elements * bytes]);
-    t.data = parts.back().get();
-    arguments.push_back({std::string(operandName(operand)), std::move(t)});
-  };
-  const FlashTensor &q = *operands[Operand::q];
-  llvm::SmallVector<int64_t> shape(q.size, q.size + q.rank);
-  if (p.rotary > 0)
-    add(Operand::qTurned, shape, schedule::elementBytes(p.element));
-  if (request.plan.splits > 1) {
-    shape.back() = p.headSizeV;
-    shape.insert(shape.begin(), request.plan.splits);
-    add(Operand::oPartial, shape, sizeof(float));
-    const FlashTensor &lse = *operands[Operand::lse];
-    shape.assign(lse.size, lse.size + lse.rank);
-    shape.insert(shape.begin(), request.plan.splits);
-    add(Operand::lsePartial, shape, sizeof(float));
-  }
-  for (const std::unique_ptr<char[]> &part : parts)
-    if (!part)
-      return internal("no memory for the parts of " + std::to_string(request.plan.splits) +
-                      " splits; use fewer");
+  Parts parts = partsOf(request, operands, p);
+  std::unique_ptr<char[]> space(new (std::nothrow) char[parts.bytes]);
+  if (!space)
+    return internal("no memory for " + std::to_string(parts.bytes) +
+                    " bytes that one kernel writes for the next; use fewer splits");
+  for (auto &[operand, t] : parts.placed(space.get()))
+    arguments.push_back(
+        {std::string(operandName(operand)),
+         Tensor{t.data, {t.size, t.size + t.rank}, {t.stride, t.stride + t.rank}}});
   for (const std::string &kernel : cpuKernels)
     if (llvm::Error error = cpu->run(kernel, arguments, workers))
       return internal(llvm::toString(std::move(error)));

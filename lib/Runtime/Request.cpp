@@ -197,8 +197,10 @@ std::string decidedText(const schedule::Plan &plan) {
   std::string text;
   llvm::raw_string_ostream os(text);
   os << "#flash.plan<tile = [" << plan.tileM << ", " << plan.tileN
-     << "], pack_gqa = " << (plan.packGqa ? "true" : "false") << ", splits = " << plan.splits
-     << ", order = \"" << StringRef(schedule::orderName(plan.order)) << '"';
+     << "], pack_gqa = " << (plan.packGqa ? "true" : "false");
+  if (!plan.splitsAtLaunch) // one program serves them all
+    os << ", splits = " << plan.splits;
+  os << ", order = \"" << StringRef(schedule::orderName(plan.order)) << '"';
   if (plan.transfer != schedule::Transfer::tma)
     os << ", transfer = \"" << StringRef(schedule::transferName(plan.transfer)) << '"';
   os << '>';
@@ -350,6 +352,8 @@ Or<Request> flash::readRequest(const std::string &text) {
     return refusal->kind == schedule::Refusal::invalid ? invalid(refusal->sentence)
                                                        : notBuilt(refusal->sentence);
   r.plan = std::get<schedule::Plan>(planned);
+  if (auto pass = r.passes.find("split_kv"); pass != r.passes.end() && !pass->second)
+    r.plan.splits = 1, r.plan.splitsAtLaunch = false;
   r.plan.reasons.tile += leftOut;
   r.planText = decidedText(r.plan);
   if (hand)
@@ -405,7 +409,7 @@ std::string flash::keyOf(const Request &request) {
      << request.planText << " stages " << plan.stages << " consumers " << plan.consumers << ' '
      << StringRef(schedule::splitByName(plan.splitBy)) << " registers " << plan.producerRegisters
      << ' ' << plan.consumerRegisters << ' ' << plan.pvFromRegisters << " overlap " << plan.overlap
-     << " defer " << plan.deferMax << " q " << plan.qInRegisters << " early " << plan.earlyWait
+     << " split " << (plan.splits > 1) << " defer " << plan.deferMax << " q " << plan.qInRegisters << " early " << plan.earlyWait
      << " turns " << plan.pingPong << " transfer "
      << StringRef(schedule::transferName(plan.transfer)) << " persistent " << plan.persistent
      << " stealing " << plan.stealing;
@@ -464,8 +468,21 @@ std::string flash::opText(const Request &request) {
   f.argue("o", o);
   f.argue("lse", lse);
   std::string clauses;
-  if (p.sink)
-    clauses += f.table("sink", "sink", sink);
+  const bool split = request.plan.splits > 1;
+  const std::string joins = p.sink ? f.table("sink", "sink", sink) : "",
+                    oPartial = "memref<?x" + queries + heads + "x" + std::to_string(p.headSizeV) +
+                               "xf32, strided<[?, ?, ?, " + (p.packedQ ? "" : "?, ") +
+                               "1], offset: ?>>",
+                    lsePartial = p.packedQ
+                                     ? "memref<?x" + heads + "x?xf32, strided<[?, ?, ?], offset: ?>>"
+                                     : "memref<?x?x" + heads +
+                                           "x?xf32, strided<[?, ?, ?, ?], offset: ?>>";
+  if (split) {
+    f.argue("o_partial", oPartial);
+    f.argue("lse_partial", lsePartial);
+  } else {
+    clauses += joins;
+  }
   f.argue("scale", "f32");
   clauses += " scale %scale";
   if (p.softcap) {
@@ -535,10 +552,15 @@ std::string flash::opText(const Request &request) {
        << (p.rotaryInterleaved ? "interleaved, " : "") << target << "}\n      : " << kNew << ", "
        << vNew << "\n";
   }
-  os << "  flash.attention " << read << ", %k, %v" << clauses << "\n      outs(%o, %lse : " << o
-     << ", " << lse << ")\n      by " << maskText(request.plan.mask) << "\n      {" << target
+  const std::string outs = "outs(%o, %lse : " + o + ", " + lse + ")";
+  os << "  flash.attention " << read << ", %k, %v" << clauses << "\n      "
+     << (split ? "outs(%o_partial, %lse_partial : " + oPartial + ", " + lsePartial + ")" : outs)
+     << "\n      by " << maskText(request.plan.mask) << "\n      {" << target
      << ", plan = " << request.planText << "}\n      : " << readType << ", " << k << ", " << v
      << "\n";
+  if (split)
+    os << "  flash.combine %o_partial, %lse_partial" << joins << " " << outs << "\n      {" << target
+       << "} : " << oPartial << ", " << lsePartial << "\n";
   if (read != "%q")
     os << "  memref.dealloc %q_turned : " << readType << "\n";
   return "func.func @" + std::string(kernelName) + "(\n" + f.arguments + ") {\n" + f.body +

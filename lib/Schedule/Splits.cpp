@@ -5,6 +5,8 @@
 #include "flash/Schedule/Machine.h"
 #include "flash/Schedule/PackGqa.h"
 
+#include <numeric>
+
 namespace flash::schedule {
 
 bool shouldPackGqa(bool varlenQ, int64_t lenQ, int64_t group, int64_t tileM) {
@@ -42,6 +44,10 @@ int64_t numSplits(const SplitQuestion &q) {
     if (efficiency(splits) >= nearlyAsGood * best)
       return splits;
   return 1;
+}
+
+int64_t combineRows(int64_t headSizeV) {
+  return warpThreads / std::gcd(ceilDiv(headSizeV, combineColumns), warpThreads);
 }
 
 int64_t reachableKeyTiles(int64_t lenK, int64_t windowLeft, int64_t windowRight, int64_t tileM,

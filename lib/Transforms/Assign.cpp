@@ -7,6 +7,7 @@
 #include "TileQueries.h"
 #include "flash/Passes.h"
 #include "flash/Schedule/Layout.h"
+#include "flash/Schedule/Splits.h"
 #include "flash/Schedule/WorkOrder.h"
 
 namespace flash {
@@ -114,7 +115,7 @@ LogicalResult checkRegisters(func::FuncOp kernel, Region &program, StringRef nam
 }
 
 /// The threads of the kernel's block, or failure if its programs have too few registers.
-FailureOr<int64_t> checkPrograms(func::FuncOp kernel, PlanAttr plan, const Machine &machine) {
+FailureOr<int64_t> checkPrograms(func::FuncOp kernel, const Machine &machine) {
   auto roles = kernel.getBody().getOps<RolesOp>();
   int64_t threads = 0;
   if (roles.empty()) {
@@ -124,15 +125,10 @@ FailureOr<int64_t> checkPrograms(func::FuncOp kernel, PlanAttr plan, const Machi
         if (ArrayRef<int64_t> shape = registerShape(type); !shape.empty())
           rows = std::max(rows, shape[0]);
     });
-    const int64_t most = schedule::ceilDiv(rows, schedule::warpRows);
-    const int64_t warps = std::min(most, plan.getInt("warps").value_or(most));
-    if (most % warps)
-      return kernel.emitError() << warps << " warps do not share tiles of " << rows << " rows, in "
-                                << schedule::warpRows << " rows a product";
+    const int64_t warps = schedule::ceilDiv(rows, schedule::warpRows);
     threads = warps * schedule::warpThreads;
-    int64_t registers = std::min(machine.maxRegistersPerThread, machine.registersPerSm / threads);
-    if (!machine.roles)
-      registers = std::min(registers, plan.getInt("registers", 1).value_or(registers));
+    const int64_t registers =
+        std::min(machine.maxRegistersPerThread, machine.registersPerSm / threads);
     if (failed(checkRegisters(kernel, kernel.getBody(), "kernel", warps, registers)))
       return failure();
   } else {
@@ -160,6 +156,29 @@ FailureOr<int64_t> checkPrograms(func::FuncOp kernel, PlanAttr plan, const Machi
   return threads;
 }
 
+bool multiplies(func::FuncOp kernel) {
+  return kernel.walk([](MmaOp) { return WalkResult::interrupt(); }).wasInterrupted();
+}
+
+/// Without products the threads deal a fragment's columns out; writes how many there are, and gives
+/// the threads of the kernel's block.
+FailureOr<int64_t> dealColumns(func::FuncOp kernel, const Machine &machine) {
+  int64_t rows = 1, cols = 1;
+  kernel.walk([&](Operation *op) {
+    for (Type type : op->getResultTypes())
+      if (ArrayRef<int64_t> shape = registerShape(type); !shape.empty())
+        rows = std::max(rows, shape[0]), cols = std::max(cols, shape[1]);
+  });
+  const int64_t aRow = schedule::ceilDiv(cols, schedule::combineColumns);
+  const int64_t threads =
+      schedule::ceilDiv(rows * aRow, schedule::warpThreads) * schedule::warpThreads;
+  if (threads > machine.maxThreads)
+    return kernel.emitError() << "kernel needs " << threads << " threads a block, " << machine.name
+                              << " has " << machine.maxThreads << "; use a smaller tile";
+  kernel->setAttr("flash.columns", Builder(kernel.getContext()).getI64IntegerAttr(cols));
+  return threads;
+}
+
 //===----------------------------------------------------------------------===//
 // Shared memory
 //===----------------------------------------------------------------------===//
@@ -184,10 +203,7 @@ FailureOr<int64_t> placeRings(func::FuncOp kernel, const Machine &machine) {
       return ring.emitOpError() << "needs slots of a multiple of " << schedule::ringAlign
                                 << " bytes on " << machine.name << ", has " << bytes
                                 << "; use tiles of a multiple of 8 rows";
-    needs.push_back({.name = ring.getName().str(),
-                     .bytes = bytes,
-                     .stages = shape[0],
-                     .barriers = machine.roles});
+    needs.push_back({.name = ring.getName().str(), .bytes = bytes, .stages = shape[0]});
   }
   auto layout = schedule::layOut(needs, machine);
   if (auto *sentence = std::get_if<std::string>(&layout))
@@ -195,8 +211,7 @@ FailureOr<int64_t> placeRings(func::FuncOp kernel, const Machine &machine) {
   auto &found = std::get<schedule::BlockLayout>(layout);
   for (auto [i, ring] : llvm::enumerate(rings)) {
     ring.setOffset(found.offsets[i]);
-    if (found.barrierOffsets[i] >= 0)
-      ring.setBarriers(found.barrierOffsets[i]);
+    ring.setBarriers(found.barrierOffsets[i]);
   }
   return found.sharedBytes;
 }
@@ -222,13 +237,14 @@ LogicalResult placeTurns(func::FuncOp kernel, const Machine &machine) {
 
 struct Assign : flash::impl::FlashTileAssignBase<Assign> {
   void runOnOperation() override {
-    forEachKernel(getOperation(), [&](func::FuncOp kernel, PlanAttr plan) {
+    forEachKernel(getOperation(), [&](func::FuncOp kernel, PlanAttr) {
       auto target = kernel->getAttrOfType<TargetAttr>("flash.target");
       if (!target || target.target() == schedule::Target::cpu)
         return;
       const Machine &machine = schedule::machineOf(target.target());
       FailureOr<int64_t> bytes = placeRings(kernel, machine);
-      FailureOr<int64_t> threads = checkPrograms(kernel, plan, machine);
+      FailureOr<int64_t> threads =
+          multiplies(kernel) ? checkPrograms(kernel, machine) : dealColumns(kernel, machine);
       if (failed(bytes) || failed(threads) || failed(placeTurns(kernel, machine)))
         return signalPassFailure();
       Builder b(&getContext());

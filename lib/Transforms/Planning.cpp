@@ -1,6 +1,6 @@
 //===- Planning.cpp - flash ops as the planning library sees them ---------===//
 #include "flash/Planning.h"
-#include "flash/Schedule/Int.h"
+#include "flash/Schedule/Splits.h"
 #include "mlir/IR/Builders.h"
 
 using namespace mlir;
@@ -20,8 +20,6 @@ schedule::PlanOverrides flash::overridesOf(PlanAttr plan) {
   fixed.tileN = plan.getInt("tile", 1);
   fixed.stages = plan.getInt("stages");
   fixed.consumers = plan.getInt("consumers");
-  if (auto warps = plan.getInt("warps"))
-    fixed.consumers = schedule::ceilDiv(*warps, schedule::warpgroupWarps);
   fixed.producerRegisters = plan.getInt("registers", 0);
   fixed.consumerRegisters = plan.getInt("registers", 1);
   if (auto name = plan.getText("split_by"))
@@ -37,7 +35,6 @@ schedule::PlanOverrides flash::overridesOf(PlanAttr plan) {
     fixed.transfer = schedule::parseTransfer(*name);
   if (auto name = plan.getText("order"))
     fixed.order = schedule::parseOrder(*name);
-  fixed.persistent = plan.getFlag("persistent");
   fixed.stealing = plan.getFlag("stealing");
   if (auto reasons = plan.getFields().getAs<DictionaryAttr>("why"))
     if (auto why = reasons.getAs<StringAttr>("tile"))
@@ -67,6 +64,13 @@ PlanAttr flash::filled(PlanAttr plan, StringRef field, Attribute value, StringRe
   if (!plan)
     plan = PlanAttr::get(value.getContext(), DictionaryAttr::get(value.getContext()));
   return plan.getFields().contains(field) ? plan : plan.with(field, value, why);
+}
+
+ArrayAttr flash::combineTile(TargetAttr target, int64_t headSizeV, int64_t cpuRows) {
+  Builder builder(target.getContext());
+  if (target.target() == schedule::Target::cpu)
+    return pairOf(builder, cpuRows, 1);
+  return pairOf(builder, schedule::combineRows(headSizeV), schedule::combinedAtOnce);
 }
 
 ArrayAttr flash::pairOf(Builder &builder, int64_t first, int64_t second) {

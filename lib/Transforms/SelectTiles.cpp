@@ -17,7 +17,7 @@ using namespace mlir;
 using namespace flash;
 
 namespace {
-/// Rows of a tile of flash.combine where no attention says how many.
+/// Rows of a tile of flash.combine on a CPU where no attention says how many.
 constexpr int64_t combineRows = 64;
 /// And of flash.append: few rows are new.
 constexpr int64_t appendRows = 16;
@@ -32,17 +32,7 @@ LogicalResult selectTile(AttentionOp op) {
   attr = filled(attr, "stages", builder.getI64IntegerAttr(plan->stages));
   if (op.getTarget()->target() !=
       schedule::Target::cpu) { // a CPU runs roles only where a hand asks for them
-    if (plan->roles) {
-      attr = filled(attr, "consumers", builder.getI64IntegerAttr(plan->consumers));
-    } else {
-      const int64_t warps = plan->consumers * schedule::warpgroupWarps;
-      attr = filled(attr, "warps", builder.getI64IntegerAttr(warps));
-      if (attr.getInt("warps") != warps)
-        return op.emitOpError() << "expected warps in multiples of " << schedule::warpgroupWarps
-                                << ", there are " << *attr.getInt("warps");
-      attr = filled(attr, "in_step", builder.getBoolAttr(true),
-                    "the warps that compute copy, and wait for a slot with each other");
-    }
+    attr = filled(attr, "consumers", builder.getI64IntegerAttr(plan->consumers));
     attr = filled(attr, "registers",
                   pairOf(builder, plan->producerRegisters, plan->consumerRegisters));
   }
@@ -61,20 +51,24 @@ LogicalResult selectTile(AttentionOp op) {
   return success();
 }
 
-/// The plan of an op without keys: a tile of rows by 1.
-template <typename OpT> LogicalResult selectRows(OpT op, int64_t rows) {
+LogicalResult selectTile(CombineOp op) {
+  ArrayAttr tile =
+      combineTile(*op.getTarget(), op.getOutputType().getShape().back(), combineRows);
+  op.setPlanAttr(filled(op.getPlanAttr(), "tile", tile));
+  return success();
+}
+/// Rows by 1.
+LogicalResult selectTile(AppendOp op) {
   if (op.getTarget()->target() != schedule::Target::cpu)
     return op.emitOpError() << "is not built for " << op.getTarget()->getName() << "; use cpu";
   Builder builder(op.getContext());
-  PlanAttr plan = filled(op.getPlanAttr(), "tile", pairOf(builder, rows, 1));
+  PlanAttr plan = filled(op.getPlanAttr(), "tile", pairOf(builder, appendRows, 1));
   if (plan.getInt("tile", 1) != 1)
     return op.emitOpError() << "expected a tile of rows by 1, it has " << *plan.getInt("tile", 1)
                             << " columns";
   op.setPlanAttr(plan);
   return success();
 }
-LogicalResult selectTile(CombineOp op) { return selectRows(op, combineRows); }
-LogicalResult selectTile(AppendOp op) { return selectRows(op, appendRows); }
 
 struct SelectTiles : flash::impl::FlashSelectTilesBase<SelectTiles> {
   using FlashSelectTilesBase::FlashSelectTilesBase;

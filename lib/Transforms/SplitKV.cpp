@@ -56,7 +56,8 @@ void split(AttentionOp op, int64_t splits) {
       outs, op.getMaskAttr(), op.getTargetAttr(), op.getPlanAttr());
   parts->setDiscardableAttrs(op->getDiscardableAttrDictionary());
   ValueRange inputs = outs.empty() ? ValueRange(parts.getResults()) : ValueRange(outs);
-  PlanAttr plan = filled({}, "tile", pairOf(builder, *op.getPlan()->getInt("tile", 0), 1));
+  PlanAttr plan =
+      filled({}, "tile", combineTile(*op.getTarget(), o.back(), *op.getPlan()->getInt("tile", 0)));
   auto join = CombineOp::create(builder, op.getResultTypes(), inputs[0], inputs[1], op.getSink(),
                                 op.getOuts(), op.getTargetAttr(), plan);
   for (Value buffer : outs)

@@ -35,20 +35,39 @@ class Call:
         self.program, self.scalars = program, scalars
         self.o_shape, self.lse_shape = o_shape, lse_shape
         self.device = q.index if q.device == "cuda" else None
+        self.arrays = arrays
+        # What a thread may find at any time belongs together. A GPU's workspace is asked for with the first call.
+        self.form = self._form(arrays, None if self.device is not None else 0)
+
+    @staticmethod
+    def _form(arrays, workspace):
+        """The tensors without their pointers, their type, and the f32 numbers of the workspace among them."""
         tensors = (Tensor * len(arrays))()
         for t, (name, shape, strides) in zip(tensors, arrays):
             t.name, t.rank = name, len(shape)
             t.size[: len(shape)], t.stride[: len(shape)] = shape, strides
-        self.tensors, self.type, self.count = tensors, Tensor * len(arrays), len(arrays)
+        return tensors, Tensor * len(arrays), workspace
 
     def run(self, q, *arrays):
-        tensors = self.type.from_buffer_copy(self.tensors)
-        for t, x in zip(tensors, (q, *arrays)):
+        form, kind, workspace = self.form
+        arrays = (q, *arrays, empty(q, (workspace,), float32=True)) if workspace else (q, *arrays)
+        tensors = kind.from_buffer_copy(form)
+        for t, x in zip(tensors, arrays):
             t.data = pointer(x)
         if self.device is None:
-            _call("flash_run", self.program.handle, tensors, self.count, self.scalars, workers())
+            _call("flash_run", self.program.handle, tensors, len(arrays), self.scalars, workers())
+        elif workspace is None:
+            self._ask_for_workspace(tensors)
+            self.run(*arrays)
         else:
-            _call("flash_launch", self.program.handle, tensors, self.count, self.scalars, self.device, stream(q))
+            _call("flash_launch", self.program.handle, tensors, len(arrays), self.scalars, self.device, stream(q))
+
+    def _ask_for_workspace(self, tensors):
+        size = ctypes.c_size_t()
+        _call("flash_workspace", self.program.handle, tensors, len(tensors), self.scalars, self.device, ctypes.byref(size))
+        workspace = size.value // 4
+        own = [(b"workspace", (workspace,), (1,))] if workspace else []
+        self.form = self._form(self.arrays + own, workspace)
 
 
 def _row_major(shape):
@@ -61,9 +80,7 @@ def _target(target, q, x):
         if q.device == "cpu":
             return "cpu"
         major, minor = capability(x)
-        if major > 9:  # compiled by the driver; from 12 on a multiprocessor has the shared memory of 8.9
-            return "sm_80" if major < 12 else "sm_89"
-        return f"sm_{major}{minor}" + ("a" if major == 9 else "")
+        return f"sm_{major}{minor}" + ("a" if major >= 9 else "")
     if not isinstance(target, str):
         raise TypeError(f"expected target to be a string, got {type(target).__name__}")
     return target

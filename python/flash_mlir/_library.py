@@ -110,6 +110,7 @@ def library():
         "flash_program_text": [pointer, text, into],
         "flash_program_load": [pointer, size, program, into],
         "flash_run": [pointer, tensors, size, scalars, ctypes.c_int, into],
+        "flash_workspace": [pointer, tensors, size, scalars, ctypes.c_int, ctypes.POINTER(size), into],
         "flash_launch": [pointer, tensors, size, scalars, ctypes.c_int, pointer, into],
     }.items():
         function = getattr(lib, name)

@@ -19,7 +19,7 @@ struct {
   void *context; /* the current one; 0: none */
   int context_device;
   unsigned long long context_id;
-  int parameters, parameter_bytes[64];
+  int parameters, parameter_bytes[64], skip; /* of the kernel after the next `skip` ones */
   int fail_load;
   unsigned long long capture; /* the sequence a stream is captured in; 0: none */
   /* what it may look at */
@@ -28,6 +28,10 @@ struct {
   void *stream;
   unsigned char values[64][128];
   struct map map[64];
+  struct launch {
+    unsigned blocks, threads;
+    int attribute; /* -1: none */
+  } launch[4];
 } fake = {9, 0, 132};
 
 CUresult cuInit(unsigned f) { return 0; }
@@ -50,7 +54,7 @@ CUresult cuModuleLoadDataEx(void **m, const void *image, unsigned n, int *option
     strcpy(values[0], "line 7: nonsense");
   return *m = &fake, fake.fail_load ? 218 : 0;
 }
-CUresult cuModuleGetFunction(void **f, void *m, const char *name) { return *f = &fake, strcmp(name, "flash_attention") ? 500 : 0; }
+CUresult cuModuleGetFunction(void **f, void *m, const char *name) { return *f = &fake, strncmp(name, "flash_attention", 15) ? 500 : 0; }
 CUresult cuFuncSetAttribute(void *f, int attribute, int value) { return fake.shared_limit = value, attribute == 8 ? 0 : 1; }
 
 CUresult cuTensorMapEncodeTiled(uint64_t *into, int type, uint32_t rank, void *address, const uint64_t *sizes, const uint64_t *strides,
@@ -75,14 +79,19 @@ CUresult cuStreamGetCaptureInfo_v2(void *stream, int *status, uint64_t *id, void
 
 struct config {
   unsigned grid[3], block[3], shared;
-  void *stream, *attributes;
+  void *stream;
+  struct attribute {
+    int kind, value[17];
+  } *attributes;
   unsigned count;
 };
 CUresult cuLaunchKernelEx(const struct config *c, void *f, void **parameters, void **extra) {
-  fake.launches++;
+  fake.launch[fake.launches++ % 4] = (struct launch){c->grid[0], c->block[0], c->count ? c->attributes->kind : -1};
   memcpy(fake.grid, c->grid, sizeof c->grid);
   memcpy(fake.block, c->block, sizeof c->block);
   fake.shared = c->shared, fake.stream = c->stream;
+  if (fake.skip-- > 0)
+    return 0;
   for (int i = 0; i < fake.parameters; i++)
     memcpy(fake.values[i], parameters[i], fake.parameter_bytes[i]);
   return 0;

@@ -16,9 +16,10 @@ from flash_mlir import _library as lib
 COMPILER = shutil.which("cc") or shutil.which("clang-22") or shutil.which("gcc")
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C compiler for the fake driver")
 
+OVERLAPS = 6  # the launch attribute "programmatic stream serialization"
 BYTES = {"tensor_map": 128, "pointer": 8, "size": 4, "stride": 8, "scalar": 4, "index": 4, "counter": 4}
 FORMAT = {"tensor_map": "<Q", "pointer": "<Q", "size": "<i", "stride": "<q", "scalar": "<f", "index": "<i", "counter": "<i"}
-Q, K, V, O, LSE = (0x7F0000000000 + 0x100000 * i for i in range(5))
+Q, K, V, O, LSE, W = (0x7F0000000000 + 0x100000 * i for i in range(6))
 
 
 class Map(ctypes.Structure):
@@ -28,10 +29,10 @@ class Map(ctypes.Structure):
 
 class Fake(ctypes.Structure):
     _fields_ = [("major", ctypes.c_int), ("minor", ctypes.c_int), ("multiprocessors", ctypes.c_int), ("context", ctypes.c_void_p), ("context_device", ctypes.c_int),
-                ("context_id", ctypes.c_ulonglong), ("parameters", ctypes.c_int), ("parameter_bytes", ctypes.c_int * 64), ("fail_load", ctypes.c_int), ("capture", ctypes.c_ulonglong),
+                ("context_id", ctypes.c_ulonglong), ("parameters", ctypes.c_int), ("parameter_bytes", ctypes.c_int * 64), ("skip", ctypes.c_int), ("fail_load", ctypes.c_int), ("capture", ctypes.c_ulonglong),
                 ("loads", ctypes.c_int), ("is_cubin", ctypes.c_int), ("launches", ctypes.c_int), ("pushes", ctypes.c_int), ("pops", ctypes.c_int), ("maps", ctypes.c_int),
                 ("shared_limit", ctypes.c_int), ("grid", ctypes.c_uint * 3), ("block", ctypes.c_uint * 3), ("shared", ctypes.c_uint), ("stream", ctypes.c_void_p),
-                ("values", (ctypes.c_ubyte * 128) * 64), ("map", Map * 64)]
+                ("values", (ctypes.c_ubyte * 128) * 64), ("map", Map * 64), ("launch", ((ctypes.c_int * 3) * 4))]
 
 
 @pytest.fixture(scope="session")
@@ -51,10 +52,13 @@ def fake(driver):
     return driver
 
 
+def problem(**options):
+    return json.dumps(dict(target="sm_90a", element="bf16", head_size=128, **options)).encode()
+
+
 def compiled(**options):
     handle = ctypes.c_void_p()
-    problem = dict(target="sm_90a", element="bf16", head_size=128, **options)
-    lib.call("flash_compile", json.dumps(problem).encode(), ctypes.byref(handle))
+    lib.call("flash_compile", problem(**options), ctypes.byref(handle))
     return lib.Program(handle)
 
 
@@ -95,9 +99,9 @@ def launch(program, tensors, device=0, stream=0x1234):
 
 
 def launched(fake, program, tensors, **options):
-    """Launches; yields the kernel's description and each parameter as it arrived."""
-    (kernel,) = json.loads(program.text("metadata"))["kernels"]
-    fake.parameters = len(kernel["params"])
+    """Launches; yields the last kernel's description and each parameter as it arrived."""
+    *others, kernel = json.loads(program.text("metadata"))["kernels"]
+    fake.parameters, fake.skip = len(kernel["params"]), len(others)
     for i, p in enumerate(kernel["params"]):
         fake.parameter_bytes[i] = BYTES[p["kind"]]
     launch(program, tensors, **options)
@@ -155,6 +159,48 @@ def test_launches_that_may_run_at_once_have_different_counters(fake, causal_prog
     numbers = [counter(0x10000 + i) for i in range(1100)]
     assert len(set(numbers)) < len(numbers) and numbers[-1] == none  # all are given away
     assert counter() != none  # but nobody loses its own
+
+
+def workspace_of(program, tensors):
+    size = ctypes.c_size_t()
+    lib.call("flash_workspace", program.handle, (lib.Tensor * len(tensors))(*tensors), len(tensors), lib.Scalars(0.25, 3.0), 0, ctypes.byref(size))
+    return size.value
+
+
+def test_split_keys_are_joined_by_a_second_kernel_that_follows(fake):
+    program, tensors = compiled(num_splits=3), call()
+    parts, logs = 3 * 2 * 300 * 4 * 128, 3 * 2 * 4 * 300
+    assert workspace_of(program, tensors) == 4 * (parts + logs)
+    space = tensor(b"workspace", W, (parts + logs,))
+    kernel, parameters = launched(fake, program, tensors + [space])
+    attention, combine = json.loads(program.text("metadata"))["kernels"]
+    assert [list(x) for x in fake.launch[:2]] == [[3 * 24, attention["threads"], -1], [2 * 4 * 300, 32, OVERLAPS]]
+    values = {(p["kind"], p["arg"], p.get("dim")): value for p, value in parameters}
+    assert kernel["name"] == combine["name"] and combine["follows"] and not attention["follows"]
+    assert values["pointer", "o_partial", None] == W and values["pointer", "lse_partial", None] == W + 4 * parts
+    assert values["size", "o_partial", 0] == 3 and values["stride", "o_partial", 0] == parts // 3 and values["stride", "lse_partial", 0] == logs // 3
+    for wrong in ([], [tensor(b"workspace", W, (parts + logs - 1,))], [tensor(b"workspace", W + 4, (parts + logs,))]):
+        with pytest.raises(ValueError, match=f"expected a workspace of {parts + logs} f32"):
+            launch(program, tensors + wrong)
+
+
+def test_one_program_serves_every_number_of_splits_of_the_planner(fake):
+    decode = dict(batch=1, heads=8, kv_heads=8, len_q=1)
+    program = compiled(len_k=8192, **decode)
+    assert lib.call("flash_key", problem(len_k=8192, **decode)) == lib.call("flash_key", problem(len_k=30000, **decode)) != lib.call("flash_key", problem(len_k=64, **decode))
+    numbers = set()
+    for sk in (8192, 700, 64):
+        tensors = call(b=1, sq=1, sk=sk, hq=8, hkv=8)
+        splits, rest = divmod(workspace_of(program, tensors), 4 * 8 * 129)
+        assert rest == 0
+        _, parameters = launched(fake, program, tensors + [tensor(b"workspace", W, (splits * 8 * 129,))])
+        assert {value for p, value in parameters if (p["kind"], p["arg"], p.get("dim")) == ("size", "o_partial", 0)} == {splits}
+        numbers.add(splits)
+    assert len(numbers) == 3 and 1 in numbers
+
+
+def test_a_program_that_does_not_split_needs_no_workspace(fake, program):
+    assert workspace_of(program, call()) == 0
 
 
 def test_no_keys(fake, program):
@@ -329,6 +375,15 @@ def test_out_is_given_back(torch, fake):
         flash_mlir.attention(*qkv(), out=LooksLikeTensor((1, 200, 2, 128), device=Device("cuda", 1)))
 
 
+def test_a_call_with_split_keys_brings_its_workspace(torch, fake):
+    sizes = []
+    empty, torch.empty = torch.empty, lambda shape, dtype, device: sizes.append((tuple(shape), dtype)) or empty(shape, dtype, device)
+    for _ in range(2):
+        flash_mlir.attention(*qkv(), num_splits=2)
+    assert fake.launches == 4
+    assert sizes == [((1, 200, 2, 128), BF16), ((1, 2, 200), F32), ((2 * 200 * 2 * 129,), F32)] * 2
+
+
 def test_expanded_tensors_are_gathered(torch, fake):
     q, k, v = qkv()
     one_head = lambda x: LooksLikeTensor(x.shape, strides=(x.strides[0], 128, 0, 1), data=x.data)
@@ -351,20 +406,10 @@ def test_tensors_and_targets_that_do_not_meet(torch, fake):
     torch.cuda.get_device_capability = lambda device: (7, 5)
     with pytest.raises(ValueError, match="sm_75"):
         flash_mlir.attention(*qkv())
-    for option, word in (({"num_splits": 2}, "num_splits"), ({"pack_gqa": True}, "pack_gqa")):
-        q, k, v = qkv(h=2)
-        with pytest.raises(NotImplementedError, match=word):
-            flash_mlir.attention(LooksLikeTensor((1, 200, 4, 128)), k, v, target="sm_90a", **option)
+    torch.cuda.get_device_capability = lambda device: (8, 0)
+    with pytest.raises(NotImplementedError, match="sm_80"):
+        flash_mlir.attention(*qkv())
+    q, k, v = qkv(h=2)
+    with pytest.raises(NotImplementedError, match="pack_gqa"):
+        flash_mlir.attention(LooksLikeTensor((1, 200, 4, 128)), k, v, target="sm_90a", pack_gqa=True)
     assert fake.launches == 0
-
-
-@pytest.mark.parametrize("capability, target", [((8, 0), "sm_80"), ((8, 6), "sm_86"), ((8, 9), "sm_89"), ((9, 0), "sm_90a"), ((10, 0), "sm_80"), ((12, 0), "sm_89")])
-def test_a_device_has_its_target(torch, fake, capability, target):
-    torch.cuda.get_device_capability = lambda device: capability
-    q, k, v = qkv()
-    assert flash_mlir.explain(q, k, v, json=True)["target"] == target
-
-
-def test_older_code_runs_on_a_newer_device(torch, fake):
-    flash_mlir.attention(*qkv(), target="sm_80")
-    assert fake.launches == 1 and fake.maps == 0

@@ -53,6 +53,8 @@ def cases():
         yield d, dv, "local", "bf16", ("softcap", "sink")
         yield d, dv, "causal", "bf16", ("sink",)
         yield d, dv, "causal", "bf16", ("gather",)
+        yield d, dv, "dense", "bf16", ("splits = 3",)
+        yield d, dv, "causal", "f16", ("splits = 3", "softcap", "sink")
     for mask in ("dense", "causal", "local"):
         for d, structure in STRUCTURES:
             yield d, d, mask, "bf16", (structure,)
@@ -71,7 +73,7 @@ def name_of(case):
 def op_text(d, dv, mask, element, options):
     """The attention op over memrefs of any strides, as a module."""
     softcap, sink = "softcap" in options, "sink" in options
-    plan = "".join('transfer = "gather"' if o == "gather" else o for o in options if o == "gather" or "=" in o)
+    plan = ", ".join('transfer = "gather"' if o == "gather" else o for o in options if o == "gather" or "=" in o)
     plan = f", plan = #flash.plan<{plan}>" if plan else ""
 
     def memref(cols):
@@ -101,7 +103,7 @@ def over_plan(ptx, tiles, plan, log):
     """What a kernel takes beyond its plan, as sentences. `tiles`: the kernel as tile ops."""
     threads = int(re.search(r"\.maxntid (\d+)", ptx)[1])
     shared = int(re.search(r"flash\.shared_bytes = (\d+)", tiles)[1])
-    launched = int(re.search(r"Used (\d+) registers", log)[1])
+    launched = int(re.search(r"'attention' for(?:.*\n)+?.*Used (\d+) registers", log)[1])
     registers = plan["registers"]
     if shared > plan["shared_bytes"]["used"]:
         yield f"{shared} bytes of shared memory where the plan has {plan['shared_bytes']['used']}"

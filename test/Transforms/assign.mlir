@@ -90,3 +90,16 @@ func.func @stealing(%q: !t, %k: !t, %v: !t, %o: !t) {
     plan = #flash.plan<tile = [128, 128], stages = 2, consumers = 2, registers = [24, 240], order = "dynamic", stealing = true>} : !t, !t, !t
   return
 }
+
+// -----
+
+// A kernel that multiplies nothing deals out its columns.
+// CHECK-LABEL: func.func @dealt
+// CHECK-SAME: flash.columns = 64 : i64
+// CHECK-SAME: flash.shared_bytes = 0 : i64
+// CHECK-SAME: flash.threads = 32 : i64
+func.func @dealt(%m: memref<?x?x?x64xf32>, %i: index) attributes {flash.kernel, flash.plan = #flash.plan<tile = [2, 1]>, flash.target = #flash.target<"sm_90a">} {
+  %v = flash_tile.view %m : memref<?x?x?x64xf32> -> <64xf32>
+  %x = flash_tile.load %v[%i, %i, %i] : <64xf32> -> <2x64xf32>
+  return
+}

@@ -4,7 +4,7 @@
 // CHECK-LABEL: func.func @tensors(
 // CHECK-SAME:    %[[Q:.*]]: memref<?x?x?x40xbf16, strided<[?, ?, ?, 1], offset: ?>> {flash.arg = "q"}
 // CHECK-SAME:    {flash.arg = "k"}, {{.*}} {flash.arg = "v"}, {{.*}} {flash.arg = "o"}, %{{.*}}: memref<?x?x?xf32, strided<[?, ?, ?], offset: ?>> {flash.arg = "lse"})
-// CHECK-SAME:    attributes {flash.kernel, flash.plan = #flash.plan<tile = [64, 32]>, flash.target = #flash.target<"sm_90a">}
+// CHECK-SAME:    attributes {flash.kernel, flash.op = "attention", flash.plan = #flash.plan<tile = [64, 32]>, flash.target = #flash.target<"sm_90a">}
 // CHECK:         %[[QV:.*]] = flash_tile.view %[[Q]] : {{.*}} -> <40xbf16>
 // CHECK:         %[[QR:.*]] = flash_tile.ring "q" : <1x64x64xbf16>
 // CHECK:         %[[KR:.*]] = flash_tile.ring "k" : <1x32x64xbf16>

@@ -64,3 +64,14 @@ func.func @sizes_unknown(%q: !d, %k: !k) -> !d {
   %o = flash.attention %q, %k, %k by <dense> : !d, !k, !k -> !d
   return %o : !d
 }
+
+// -----
+
+// A GPU joins eight parts at a time, in rows that fill warps.
+// CHECK-LABEL: func.func @gpu
+// CHECK: flash.combine {{.*}} {plan = #flash.plan<tile = [4, 8]>, target = #flash.target<"sm_90a">}
+!q = tensor<1x200x1x96xf16>
+func.func @gpu(%q: !q) -> !q {
+  %o = flash.attention %q, %q, %q by <dense> {target = #flash.target<"sm_90a">, plan = #flash.plan<splits = 2>} : !q, !q, !q -> !q
+  return %o : !q
+}

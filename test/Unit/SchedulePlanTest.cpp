@@ -1,6 +1,7 @@
 //===- SchedulePlanTest.cpp - the planner and its sentences ---------------===//
 
 #include "flash/Schedule/Plan.h"
+#include "flash/Schedule/Splits.h"
 
 #include <gtest/gtest.h>
 
@@ -175,17 +176,39 @@ TEST(Plan, QInRegistersCountsAndTurnsNeedBarriers) {
             "turns of 4 consumers need 9 named barriers, sm_90a has 8; leave ping_pong out");
 }
 
+TEST(Plan, EachLaunchHasItsOwnSplits) {
+  Problem decode = problem(Target::sm90);
+  decode.batch = 1, decode.heads = decode.kvHeads = 8, decode.lenQ = 1, decode.lenK = 8192;
+  const Plan plan = planned(decode);
+  EXPECT_GT(plan.splits, 1);
+  EXPECT_TRUE(plan.splitsAtLaunch);
+  EXPECT_EQ(plan.order, WorkOrder::single);
+  EXPECT_EQ(splitsOf(plan, decode), plan.splits);
+  decode.lenK = 64;
+  EXPECT_EQ(splitsOf(plan, decode), 1); // the parts and their join, all the same
+  const Plan whole = planned(decode);
+  const Plan fixed = planned(decode, {.splits = 3});
+  EXPECT_FALSE(fixed.splitsAtLaunch);
+  EXPECT_EQ(splitsOf(fixed, decode), 3);
+}
+
+TEST(Plan, ATileOfTheCombineFillsWarps) {
+  for (int64_t headSizeV = 8; headSizeV <= 256; headSizeV += 8) {
+    const int64_t threads = combineRows(headSizeV) * headSizeV / combineColumns;
+    EXPECT_EQ(threads % warpThreads, 0) << headSizeV;
+    EXPECT_LE(threads, 1024) << headSizeV;
+  }
+}
+
 TEST(Plan, WhatIsNotBuiltIsSaidApart) {
   const Problem h = problem(Target::sm90);
-  EXPECT_EQ(refused(h, {.splits = 2}, Refusal::notBuilt),
-            "split keys (num_splits = 2) are not built for sm_90a; use num_splits = 1, or cpu");
   Problem grouped = h;
   grouped.kvHeads = 2;
   EXPECT_EQ(refused(grouped, {.packGqa = true}, Refusal::notBuilt),
             "packed query heads (pack_gqa) are not built for sm_90a; leave pack_gqa out, or use "
             "cpu");
-  EXPECT_EQ(refused(problem(Target::sm86, 64, 512), {}, Refusal::notBuilt),
-            "kernels of head sizes 64 and 512 are not built for sm_86; use sm_90a or cpu");
+  EXPECT_EQ(refused(problem(Target::sm86), {}, Refusal::notBuilt),
+            "kernels for sm_86 are not built; use sm_90a or cpu");
   Problem f8 = h;
   f8.element = ElementType::f8;
   EXPECT_EQ(refused(f8, {}, Refusal::notBuilt), "f8e4m3 is not built; use f16 or bf16");

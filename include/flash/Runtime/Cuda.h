@@ -14,7 +14,6 @@
 #include <cstdint>
 #include <mutex>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace flash::cuda {
@@ -39,6 +38,8 @@ struct Param {
 
 struct Kernel {
   std::string name;
+  std::string op;       ///< what it computes: "attention", "combine"
+  bool follows = false; ///< may begin while the kernel before it ends: it waits for that by itself
   int64_t threads = 0;
   int64_t sharedBytes = 0;
   std::vector<Param> params;
@@ -53,42 +54,31 @@ struct Launch {
   void *stream;
 };
 
-/// What code is compiled for: "sm_90a" is 9.0 and no other, "sm_86" 8.6 and all that came later.
-struct Capability {
-  int major = 0, minor = 0;
-  bool only = false;
+/// Multiprocessors of a device, or why it cannot run code for compute capability `major`.`minor`.
+Or<int64_t> multiprocessors(int device, int major, int minor);
 
-  explicit Capability(std::string_view target);
-};
-
-/// Multiprocessors of a device, or why it cannot run code for `needed`.
-Or<int64_t> multiprocessors(int device, Capability needed);
-
-/// A kernel and its code, loaded once a context.
+/// The kernels of a module and their code, loaded once a context.
 class Loaded {
 public:
-  /// `cubin` may be empty, and runs on no other generation of devices; the driver compiles `ptx`.
-  Loaded(Kernel kernel, Capability of, std::string ptx, std::string cubin,
-         schedule::ElementType element)
-      : kernel(std::move(kernel)), of(of), ptx(std::move(ptx)), cubin(std::move(cubin)),
-        element(element) {}
+  /// `image`: a cubin, or PTX that the driver compiles.
+  Loaded(std::vector<Kernel> kernels, std::string image, schedule::ElementType element)
+      : kernels(std::move(kernels)), image(std::move(image)), element(element) {}
 
-  /// Checks the operands and queues the kernel. Waits for nothing.
-  Outcome launch(const Operands &operands, const Launch &launch);
+  /// Checks the operands and queues kernel `number`. Waits for nothing.
+  Outcome launch(size_t number, const Operands &operands, const Launch &launch);
 
 private:
-  struct Function {
-    unsigned long long context; ///< the driver's never reused number
-    void *handle;
+  struct Module {
+    unsigned long long context;    ///< the driver's never reused number
+    std::vector<void *> functions; ///< one a kernel
   };
-  Or<void *> functionOf(unsigned long long context, int device);
+  Or<void *> functionOf(size_t number, unsigned long long context);
 
-  Kernel kernel;
-  Capability of;
-  std::string ptx, cubin;
+  std::vector<Kernel> kernels;
+  std::string image;
   schedule::ElementType element;
   std::mutex mutex;
-  std::vector<Function> functions;
+  std::vector<Module> modules;
 };
 
 } // namespace flash::cuda

@@ -32,10 +32,11 @@ enum class Operand {
   vNew,
   rotaryCos,
   rotarySin,
-  qTurned
+  qTurned,
+  workspace
 };
 
-inline constexpr std::array<std::string_view, 20> operandNames = {"q",
+inline constexpr std::array<std::string_view, 21> operandNames = {"q",
                                                                   "k",
                                                                   "v",
                                                                   "o",
@@ -54,7 +55,8 @@ inline constexpr std::array<std::string_view, 20> operandNames = {"q",
                                                                   "v_new",
                                                                   "rotary_cos",
                                                                   "rotary_sin",
-                                                                  "q_turned"};
+                                                                  "q_turned",
+                                                                  "workspace"};
 
 inline std::string_view operandName(Operand operand) { return operandNames[size_t(operand)]; }
 

@@ -32,6 +32,10 @@ public:
   /// Runs on the CPU, and returns when done.
   Outcome run(const Operands &operands, FlashScalars scalars, int workers);
 
+  /// Bytes that a launch on `device` needs as the operand "workspace".
+  Or<int64_t> workspaceBytes(const Operands &operands, const FlashScalars &scalars,
+                             int device) const;
+
   /// Queues on a GPU.
   Outcome launch(const Operands &operands, FlashScalars scalars, int device, void *stream);
 
@@ -44,6 +48,9 @@ private:
   void loadImage();
   bool onGpu() const { return request.problem.target != schedule::Target::cpu; }
   Or<schedule::Problem> sized(const Operands &operands, const FlashScalars &scalars) const;
+  /// The same on a device; multiprocessors are the device's.
+  Or<schedule::Problem> sizedOn(const Operands &operands, const FlashScalars &scalars,
+                                int device) const;
 
   Request request;
   std::string mlir, metadata, ptx, cubin, report;

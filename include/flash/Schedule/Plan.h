@@ -79,12 +79,12 @@ struct Plan {
   bool packGqa = false;
   int64_t group = 1; ///< query heads that share a tile: 1 unless packed
   int64_t splits = 1;
+  bool splitsAtLaunch = false; ///< keys are split, and each launch's sizes say into how many parts
   WorkOrder order = WorkOrder::fixed;
   int64_t l2Section = 0; ///< (batch, head) pairs; 0: from the lengths at run time
   bool persistent = true;
   bool stealing = false; ///< tiles from an atomic counter instead of a static stride
   Transfer transfer = Transfer::tma;
-  bool roles = true;       ///< copies and products are programs of their own; else all warps do all
   int64_t sharedBytes = 0; ///< of a block, mbarriers included; 0 on the cpu
   int64_t threads = 1;     ///< of a block
   Reasons reasons;
@@ -135,6 +135,9 @@ Tile tileOf(const Plan &plan);
 
 /// All sizes must be known. `section` is the plan's, or from the lengths.
 WorkShape<int64_t> workShapeOf(const Plan &plan, const Problem &problem);
+
+/// Parts of the keys for sizes that are all known.
+int64_t splitsOf(const Plan &plan, const Problem &problem);
 
 /// Blocks to launch: every tile, or at most one block an SM where persistent.
 int64_t gridOf(const Plan &plan, const Problem &problem);

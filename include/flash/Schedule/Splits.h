@@ -22,6 +22,16 @@ struct SplitQuestion {
 /// The smallest number of splits that fills the machine nearly as well as any (at least 1).
 int64_t numSplits(const SplitQuestion &question);
 
+/// Neighbouring f32 columns of a row that a thread of the combine has: 16 bytes.
+inline constexpr int64_t combineColumns = 4;
+
+/// Rows of a tile of the combine on a GPU: the fewest that fill whole warps.
+int64_t combineRows(int64_t headSizeV);
+
+/// Parts that the combine reads before it joins them, on a GPU: enough loads to wait for memory
+/// once.
+inline constexpr int64_t combinedAtOnce = 8;
+
 /// Key tiles one query tile can load: all, or at most what a window of known sides spans.
 int64_t reachableKeyTiles(int64_t lenK, int64_t windowLeft, int64_t windowRight, int64_t tileM,
                           int64_t tileN);

@@ -7,6 +7,7 @@
 #include "Fragments.h"
 #include "flash/Conversion/IrInt.h"
 #include "flash/Schedule/Mask.h"
+#include "flash/Schedule/Splits.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -71,8 +72,15 @@ LogicalResult Fragments::check() {
       else
         return;
       bool isPacked = element.isF16() || element.isBF16();
-      if (shape[0] % (16 * kernel.warps) || (shape[1] != 1 && shape[1] % 8) ||
-          !(element.isF32() || (isPacked && shape[1] > 1))) {
+      if (kernel.columns) {
+        const bool fits = shape[1] == 1 || shape[1] == kernel.columns;
+        if (!fits || !(element.isF32() || (isPacked && shape[1] > 1))) {
+          op->emitError() << "expected 1 or " << kernel.columns
+                          << " columns of f32 or packed f16 or bf16, got " << type;
+          ok = false;
+        }
+      } else if (shape[0] % (16 * kernel.warps) || (shape[1] != 1 && shape[1] % 8) ||
+                 !(element.isF32() || (isPacked && shape[1] > 1))) {
         op->emitError() << "expected rows in 16 a warp (" << kernel.warps
                         << " warps), columns in 8 and f32 or packed f16 or bf16, got " << type;
         ok = false;
@@ -97,10 +105,10 @@ LogicalResult Fragments::check() {
 }
 
 VectorType Fragments::typeOf(ArrayRef<int64_t> shape, Type element) const {
-  int64_t groups = groupsOf(shape[0]);
+  const int64_t groups = kernel.columns ? 0 : groupsOf(shape[0]);
   if (shape[1] == 1)
-    return VectorType::get({2 * groups}, element);
-  int64_t cells = groups * shape[1] / 2;
+    return VectorType::get({kernel.columns ? 1 : 2 * groups}, element);
+  const int64_t cells = kernel.columns ? schedule::combineColumns : groups * shape[1] / 2;
   if (element.getIntOrFloatBitWidth() == 16)
     return VectorType::get({cells / 2}, IntegerType::get(element.getContext(), 32));
   return VectorType::get({cells}, element);
@@ -121,7 +129,7 @@ Value Fragments::broadcast(B &b, Value column, VectorType cells) {
     return column;
   SmallVector<int32_t> which;
   for (int64_t i = 0; i < total; ++i)
-    which.push_back(i / (2 * total / slots) * 2 + (i >> 1 & 1));
+    which.push_back(slots == 1 ? 0 : i / (2 * total / slots) * 2 + (i >> 1 & 1));
   return shuffle(b, column, column, which);
 }
 
@@ -215,6 +223,8 @@ Value Fragments::map(B &b, tile::MapOp op, ValueRange inputs, function_ref<Value
       result = arith::SubFOp::create(b, constant(b, type, 1), half);
     } else if (isa<arith::DivFOp>(inner)) {
       result = divide(b, operands[0], operands[1]);
+    } else if (isa<math::LogOp>(inner)) {
+      result = arith::MulFOp::create(b, log2(b, operands[0]), constant(b, type, kLn2));
     } else if (isa<math::FmaOp>(inner)) {
       result = fma(b, operands[0], operands[1], operands[2]);
     } else {
@@ -410,12 +420,8 @@ Fragments::Final Fragments::finalize(B &b, tile::FinalizeOp op, tile::FinalizeOp
         which = which + remainder(IrInt(b, in.getRow0()) +
                                       IrInt(b, rowOf(b, slot, column.getNumElements())),
                                   group);
-      Value wide = arith::IndexCastOp::create(b, b.getI64Type(), which.get());
-      wide = arith::MulIOp::create(b, wide, kernel.stride(op.getSink(), 0));
-      Value base = kernel.pointer(op.getSink());
-      Value at = LLVM::GEPOp::create(b, base.getType(), b.getF32Type(), base, ValueRange{wide});
-      Value logit = LLVM::LoadOp::create(b, b.getF32Type(), at);
-      logits = LLVM::InsertElementOp::create(b, logits, logit, i32(b, slot));
+      logits = LLVM::InsertElementOp::create(b, logits, kernel.logit(b, op.getSink(), which.get()),
+                                             i32(b, slot));
     }
     Value sink = arith::MulFOp::create(b, logits, constant(b, column, kLog2e));
     Value seen = arith::SelectOp::create(b, hasKey(b, m), top, least);

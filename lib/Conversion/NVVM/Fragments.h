@@ -10,6 +10,9 @@
 // of i32 that pack two neighbours, which is the layout of an A operand. A column (Rx1) is a vector
 // of two values a group, equal in the four lanes of a quad, except the partial sum l.
 //
+// In a kernel that multiplies nothing each thread has four neighbouring columns of one row, and of
+// a column (Rx1) its row's value.
+//
 //===----------------------------------------------------------------------===//
 #ifndef FLASH_CONVERSION_NVVM_FRAGMENTS_H
 #define FLASH_CONVERSION_NVVM_FRAGMENTS_H
@@ -52,8 +55,10 @@ public:
   };
   Final finalize(B &b, tile::FinalizeOp op, tile::FinalizeOp::Adaptor in);
 
-  /// Packed pairs, as 16 bytes a lane; or one f32 a row from the first lane of each quad.
+  /// Packed pairs, as 16 bytes a lane; f32, as 8; or one f32 a row from the first of its lanes.
   void store(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in);
+  /// Rows of a kernel that multiplies nothing.
+  mlir::Value load(B &b, tile::LoadOp op, tile::LoadOp::Adaptor in);
 
 private:
   /// Row within the instance's fragment of entry `slot` of a column, as index.
@@ -64,8 +69,11 @@ private:
   /// All four lanes' values joined.
   mlir::Value joinQuad(B &b, mlir::Value column, bool isMax);
   int64_t groupsOf(int64_t rows) const { return rows / (16 * kernel.warps); }
-  void storePacked(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in);
+  void storeCells(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in);
   void storeColumn(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in);
+  void storeDealt(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in);
+  /// Row and first column of what this thread has of a kernel that multiplies nothing, as index.
+  std::pair<mlir::Value, mlir::Value> dealt(B &b);
 
   Kernel &kernel;
 };

@@ -1,6 +1,7 @@
 //===- Kernel.cpp - parameters and small values of a kernel ---------------===//
 #include "Kernel.h"
 #include "flash/Conversion/IrInt.h"
+#include "flash/Schedule/Splits.h"
 #include "flash/Schedule/WorkOrder.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -53,28 +54,11 @@ Value broadcastLane0(ImplicitLocOpBuilder &b, Value value) {
   return shuffle(b, value, 0, NVVM::ShflKind::idx);
 }
 
-Value anyAtBarrier(ImplicitLocOpBuilder &b, Value predicate, Value id, int64_t threads) {
-  Value any = LLVM::InlineAsmOp::create(
-                  b, b.getI32Type(), ValueRange{predicate, id, i32(b, threads)},
-                  "{\n\t.reg .pred any;\n\tbarrier.cta.red.or.pred.aligned any, $2, $3, $1;\n\t"
-                  "selp.b32 $0, 1, 0, any;\n\t}",
-                  "=r,b,r,r,~{memory}", /*has_side_effects=*/true, /*is_align_stack=*/false,
-                  LLVM::tailcallkind::TailCallKind::None,
-                  LLVM::AsmDialectAttr::get(b.getContext(), LLVM::AsmDialect::AD_ATT), ArrayAttr())
-                  .getRes();
-  return arith::CmpIOp::create(b, arith::CmpIPredicate::ne, any, i32(b, 0));
-}
-
 tile::ViewOp viewOf(Value value) { return value.getDefiningOp<tile::ViewOp>(); }
 tile::RingOp ringOf(Value value) { return value.getDefiningOp<tile::RingOp>(); }
 int64_t panelsOf(int64_t cols) { return (cols + panelCols - 1) / panelCols; }
 int64_t slotBytes(tile::RingType type) {
   return panelsOf(type.getShape()[2]) * type.getShape()[1] * panelRowBytes;
-}
-Value sliceOffset(ImplicitLocOpBuilder &b, tile::SliceOp op, Value col, int64_t unit) {
-  const int64_t panel = op.getTile().getType().getShape()[0] * panelRowBytes / unit;
-  Value number = toI32(b, floorDiv(IrInt(b, col), panelCols).get());
-  return arith::MulIOp::create(b, number, i32(b, panel));
 }
 
 //===----------------------------------------------------------------------===//
@@ -115,6 +99,10 @@ FailureOr<Kernel> Kernel::create(func::FuncOp func) {
   if (kernel.threads <= 0 || kernel.threads % 32 || kernel.threads > 1024)
     return func.emitError("kernel needs whole warps of at most 1024 threads, has ")
            << kernel.threads;
+  number("flash.columns", kernel.columns);
+  if (kernel.columns % schedule::combineColumns)
+    return func.emitError("kernel needs rows of a multiple of ")
+           << schedule::combineColumns << " columns, has " << kernel.columns;
   kernel.hasRoles = false;
   kernel.warps = kernel.threads / 32;
   kernel.oldArguments = func.getNumArguments();
@@ -144,8 +132,6 @@ LogicalResult Kernel::check() {
     if (all * 32 != threads)
       refuse(roles) << "roles need " << all * 32 << " threads, the kernel has " << threads;
   });
-  const bool roles =
-      schedule::machineOf(func->getAttrOfType<TargetAttr>("flash.target").target()).roles;
   Block *entry = &func.getBody().front();
   auto isArgument = [&](Value value) {
     auto argument = dyn_cast<BlockArgument>(value);
@@ -160,12 +146,14 @@ LogicalResult Kernel::check() {
       if (!isa<MemRefType>(operand.getType()))
         continue;
       auto dim = dyn_cast<memref::DimOp>(op);
+      auto load = dyn_cast<memref::LoadOp>(op); // of a sink
       if (!isArgument(operand) ||
-          (!isa<tile::ViewOp, tile::FinalizeOp>(op) && !(dim && dim.getConstantIndex())))
+          (!isa<tile::ViewOp, tile::FinalizeOp>(op) && !(dim && dim.getConstantIndex()) &&
+           !(load && load.getMemRefType().getRank() == 1 && load.getType().isF32())))
         refuse(op) << "memrefs are the kernel's arguments, for views, sinks and constant dims only";
     }
     auto ring = dyn_cast<tile::RingOp>(op);
-    if (ring && (!ring.getOffset() || (roles && !ring.getBarriers())))
+    if (ring && (!ring.getOffset() || !ring.getBarriers()))
       refuse(ring) << "ring needs offset and barriers; run flash-tile-assign first";
     auto turn = dyn_cast<tile::InTurnOp>(op);
     if (turn && turn->getParentOfType<tile::RolesOp>() && !turn.getBarriers())
@@ -253,7 +241,7 @@ void Kernel::bindScalars(RewriterBase &rewriter) {
 
 Value Kernel::length(ImplicitLocOpBuilder &b, tile::ViewOp view) {
   bool isColumn = view.getView().getType().getShape()[0] == 1;
-  Value rows = size(view.getSource(), isColumn ? 2 : 1);
+  Value rows = size(view.getSource(), (isColumn ? 2 : 1) + view.getPartial());
   if (int64_t group = view.getGroup(); group > 1)
     rows = arith::MulIOp::create(b, rows, i32(b, group));
   return rows;
@@ -261,20 +249,42 @@ Value Kernel::length(ImplicitLocOpBuilder &b, tile::ViewOp view) {
 
 Value Kernel::address(ImplicitLocOpBuilder &b, tile::ViewOp view, Value batch, Value head,
                       Value row, Value col) {
-  bool isColumn = view.getView().getType().getShape()[0] == 1;
+  bool isColumn = view.getView().getType().getShape()[0] == 1, isPartial = view.getPartial();
   Value memref = view.getSource();
   // Tensors may pass 2^31 elements: 64 bits from here on.
   auto term = [&](Value index, unsigned dim) -> Value {
     Value wide = arith::IndexCastOp::create(b, b.getI64Type(), index);
     return arith::MulIOp::create(b, wide, stride(memref, dim));
   };
-  Value offset = arith::AddIOp::create(b, term(batch, 0), term(head, isColumn ? 1 : 2));
-  offset = arith::AddIOp::create(b, offset, term(row, isColumn ? 2 : 1));
+  Value offset = term(batch, isPartial);
+  auto add = [&](Value index, unsigned dim) {
+    offset = arith::AddIOp::create(b, offset, term(index, dim));
+  };
+  if (isPartial) { // heads times splits
+    IrInt both(b, head), splits(b, toIndex(b, size(memref, 0)));
+    add(remainder(both, splits).get(), 0);
+    head = floorDiv(both, splits).get();
+  }
+  if (int64_t group = view.getGroup(); group > 1) { // the heads of a query are neighbouring rows
+    IrInt packed(b, row);
+    head = (IrInt(b, head) * group + remainder(packed, group)).get();
+    row = floorDiv(packed, group).get();
+  }
+  add(head, (isColumn ? 1 : 2) + isPartial);
+  add(row, (isColumn ? 2 : 1) + isPartial);
   if (col)
     offset = arith::AddIOp::create(b, offset, arith::IndexCastOp::create(b, b.getI64Type(), col));
   Value base = pointer(memref);
   return LLVM::GEPOp::create(b, base.getType(), view.getView().getType().getElementType(), base,
                              ValueRange{offset});
+}
+
+Value Kernel::logit(ImplicitLocOpBuilder &b, Value sink, Value head) {
+  Value offset = arith::IndexCastOp::create(b, b.getI64Type(), head);
+  offset = arith::MulIOp::create(b, offset, stride(sink, 0));
+  Value base = pointer(sink);
+  Value at = LLVM::GEPOp::create(b, base.getType(), b.getF32Type(), base, ValueRange{offset});
+  return LLVM::LoadOp::create(b, b.getF32Type(), at);
 }
 
 Value Kernel::shared(ImplicitLocOpBuilder &b, Value offset) {
@@ -342,12 +352,7 @@ LLVM::LLVMFuncOp Kernel::finish() {
   // setmaxnreg is ignored without a bound on the threads (PTX ISA, setmaxnreg).
   kernel->setAttr(NVVM::NVVMDialect::getMaxntidAttrName(),
                   b.getDenseI32ArrayAttr({static_cast<int32_t>(threads), 1, 1}));
-  auto plan = func->getAttrOfType<PlanAttr>("flash.plan");
-  if (!hasRoles && plan && plan.getInt("warps") && plan.getInt("registers", 1))
-    kernel->setAttr(NVVM::NVVMDialect::getMaxnregAttrName(),
-                    b.getI32IntegerAttr(static_cast<int32_t>(*plan.getInt("registers", 1))));
-  else
-    kernel->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), b.getI32IntegerAttr(1));
+  kernel->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), b.getI32IntegerAttr(1));
   kernel.setDenormalFpMathF32("preserve-sign");
 
   kernel.getBody().takeBody(func.getBody());

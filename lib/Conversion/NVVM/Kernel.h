@@ -25,6 +25,7 @@ public:
   int64_t sharedBytes; ///< of a block
   int64_t warps;       ///< of the instance that multiplies
   bool hasRoles;
+  int64_t columns = 0; ///< of the fragments of a kernel that multiplies nothing; else 0
 
   // Parameters. `memref` is an argument of the kernel.
   mlir::Value tensorMap(mlir::Value memref, int64_t rows);
@@ -43,9 +44,8 @@ public:
   /// Address of element (batch, head, row, col) of the view; coordinates of type index.
   mlir::Value address(mlir::ImplicitLocOpBuilder &b, tile::ViewOp view, mlir::Value batch,
                       mlir::Value head, mlir::Value row, mlir::Value col);
-
-  /// Elements from one row of the view to the next, i64.
-  mlir::Value rowStride(tile::ViewOp view) { return stride(view.getSource(), 1); }
+  /// A head's logit of a sink.
+  mlir::Value logit(mlir::ImplicitLocOpBuilder &b, mlir::Value sink, mlir::Value head);
 
   /// The llvm.func in place of the func.func; all uses of the old arguments must be gone.
   mlir::LLVM::LLVMFuncOp finish();
@@ -78,10 +78,6 @@ int64_t slotBytes(tile::RingType type);
 int64_t panelsOf(int64_t cols);
 inline constexpr int64_t panelCols = 64, panelRowBytes = 128;
 
-/// Where a slice's tile begins, behind the one it is of, in units of `unit` bytes (i32).
-mlir::Value sliceOffset(mlir::ImplicitLocOpBuilder &b, tile::SliceOp op, mlir::Value col,
-                        int64_t unit);
-
 // Numbers of the executing thread, i32.
 mlir::Value threadId(mlir::ImplicitLocOpBuilder &b);
 mlir::Value laneId(mlir::ImplicitLocOpBuilder &b);
@@ -90,9 +86,6 @@ mlir::Value toI32(mlir::ImplicitLocOpBuilder &b, mlir::Value index);
 mlir::Value toIndex(mlir::ImplicitLocOpBuilder &b, mlir::Value i32);
 /// `value` of lane (lane ^ mask).
 mlir::Value shuffleXor(mlir::ImplicitLocOpBuilder &b, mlir::Value value, int64_t mask);
-/// Whether `predicate` (i1) holds in any of `threads` threads, which meet at named barrier `id`.
-mlir::Value anyAtBarrier(mlir::ImplicitLocOpBuilder &b, mlir::Value predicate, mlir::Value id,
-                         int64_t threads);
 /// `value` of lane 0: tells the compiler that it is uniform.
 mlir::Value broadcastLane0(mlir::ImplicitLocOpBuilder &b, mlir::Value value);
 

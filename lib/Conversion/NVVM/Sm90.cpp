@@ -14,7 +14,6 @@
 //
 //===----------------------------------------------------------------------===//
 #include "Gather.h"
-#include "Ldmatrix.h"
 #include "TileEmitter.h"
 #include "Wgmma.h"
 #include "flash/Conversion/IrInt.h"
@@ -69,7 +68,7 @@ public:
   void giveTurn(B &b, Value id) override {
     NVVM::BarrierArriveOp::create(b, id, i32(b, 2 * kWarpsPerGroup * schedule::warpThreads));
   }
-  Value wait(B &b, tile::WaitOp op, Value it) override;
+  Value wait(B &b, tile::RingOp ring, Value it) override;
   Value tileOf(B &b, tile::RingOp ring, Value it) override {
     return address(b, ring, slotOf(b, ring, it));
   }
@@ -151,21 +150,18 @@ LogicalResult Sm90Emitter::check() {
     } else if (auto view = dyn_cast<tile::ViewOp>(op)) {
       if (view.getGroup() > 1)
         refuse(op, "packing query heads into one tile");
-      else if (view.getPartial())
-        refuse(op, "splitting the keys");
     } else if (auto ring = dyn_cast<tile::RingOp>(op)) {
       if (isa<FloatType>(ring.getType().getElementType()) &&
           ring.getType().getElementType().getIntOrFloatBitWidth() != 16)
         refuse(op, "a ring of other than 16-bit elements");
       else if (ring.getType().getShape()[1] > kMaxBoxRows)
         refuse(op, "a tile of more than " + Twine(kMaxBoxRows) + " rows");
-    } else if (isa<tile::LoadOp>(op)) {
-      refuse(op, "loading rows into registers");
-    } else if (auto store = dyn_cast<tile::StoreOp>(op)) {
+    } else if (isa<tile::LoadOp>(op) && !kernel.columns) {
+      refuse(op, "loading rows into registers beside products");
+    } else if (auto store = dyn_cast<tile::StoreOp>(op); store && !kernel.columns) {
       tile::FragType type = store.getValue().getType();
-      if (type.getShape()[1] > 1 &&
-          (type.getElementType().getIntOrFloatBitWidth() != 16 || type.getShape()[1] % 32))
-        refuse(op, "storing other than 16-bit elements in multiples of 32 columns");
+      if (type.getShape()[1] > 1 && !type.getElementType().isF32() && type.getShape()[1] % 32)
+        refuse(op, "storing 16-bit elements in other than multiples of 32 columns");
     } else if (auto read = dyn_cast<tile::ReadOp>(op)) {
       ArrayRef<int64_t> shape = read.getTile().getType().getShape();
       if (shape[0] != schedule::warpRows * kernel.warps || shape[1] % 16)
@@ -198,6 +194,8 @@ LogicalResult Sm90Emitter::check() {
 }
 
 void Sm90Emitter::prologue(B &b) {
+  if (kernel.func.getBody().getOps<tile::RingOp>().empty())
+    return;
   Value isFirst = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, threadId(b), i32(b, 0));
   {
     OpBuilder::InsertionGuard guard(b);
@@ -263,7 +261,16 @@ Value Sm90Emitter::isCopier(B &b) {
 Value Sm90Emitter::anyOfInstance(B &b, Value predicate) {
   // Consumer i owns named barrier 1 + i, its warpgroup's number.
   Value id = kernel.hasRoles ? warpGroup(b) : i32(b, 0);
-  return anyAtBarrier(b, predicate, id, kernel.warps * schedule::warpThreads);
+  Value any = LLVM::InlineAsmOp::create(
+                  b, b.getI32Type(),
+                  ValueRange{predicate, id, i32(b, kernel.warps * schedule::warpThreads)},
+                  "{\n\t.reg .pred any;\n\tbarrier.cta.red.or.pred.aligned any, $2, $3, $1;\n\t"
+                  "selp.b32 $0, 1, 0, any;\n\t}",
+                  "=r,b,r,r,~{memory}", /*has_side_effects=*/true, /*is_align_stack=*/false,
+                  LLVM::tailcallkind::TailCallKind::None,
+                  LLVM::AsmDialectAttr::get(b.getContext(), LLVM::AsmDialect::AD_ATT), ArrayAttr())
+                  .getRes();
+  return arith::CmpIOp::create(b, arith::CmpIPredicate::ne, any, i32(b, 0));
 }
 
 void Sm90Emitter::fill(B &b, tile::FillOp op, tile::FillOp::Adaptor in) {
@@ -275,7 +282,7 @@ void Sm90Emitter::fill(B &b, tile::FillOp op, tile::FillOp::Adaptor in) {
   Value full = barrier(b, ring, slot.number, false);
   if (gathers) {
     Value thread = arith::AndIOp::create(b, threadId(b), i32(b, gatherThreads - 1));
-    emitGather(b, kernel, op, in, slotOffset(b, ring, slot.number), thread, gatherThreads);
+    emitGather(b, kernel, op, in, slotOffset(b, ring, slot.number), thread);
     NVVM::CpAsyncMBarrierArriveOp::create(b, full, /*noinc=*/true);
     return;
   }
@@ -295,8 +302,7 @@ void Sm90Emitter::fill(B &b, tile::FillOp op, tile::FillOp::Adaptor in) {
   }
 }
 
-Value Sm90Emitter::wait(B &b, tile::WaitOp op, Value it) {
-  tile::RingOp ring = ringOf(op.getRing());
+Value Sm90Emitter::wait(B &b, tile::RingOp ring, Value it) {
   Slot slot = slotOf(b, ring, it);
   await(b, barrier(b, ring, slot.number, false), slot.parity);
   if (gathers) // written through the generic proxy, read by wgmma (PTX ISA, "Async proxy")
@@ -340,16 +346,57 @@ Value Sm90Emitter::follow(B &b, tile::RingOp ring, Value it) {
   return ordinal;
 }
 
+/// ldmatrix gives a lane the cells of an A operand (PTX ISA, "ldmatrix"): lane l names row l % 16
+/// of the warp and the columns from 8 * (l / 16) on, of each 16 x 16 block.
 Value Sm90Emitter::read(B &b, tile::ReadOp op, Value tile) {
-  Value cells = readTile(b, kernel, op.getTile().getType(),
-                         arith::MulIOp::create(b, tile, i32(b, kTileUnit)));
+  ArrayRef<int64_t> shape = op.getTile().getType().getShape();
+  const int64_t rows = shape[0], rowsPerMatrix = 8, blockCols = 16,
+                chunks = blockCols / rowsPerMatrix, blocksPerPanel = panelCols / blockCols;
+  Value lane = laneId(b);
+  Value warp = arith::ShRUIOp::create(b, threadId(b), i32(b, 5));
+  if (kernel.warps * schedule::warpThreads != kernel.threads)
+    warp = arith::RemUIOp::create(b, warp, i32(b, kernel.warps));
+  Value row = arith::AndIOp::create(b, lane, i32(b, schedule::warpRows - 1));
+  row = arith::AddIOp::create(
+      b, row, arith::MulIOp::create(b, warp, i32(b, static_cast<int64_t>(schedule::warpRows))));
+  // The swizzle exchanges the 16-byte chunks of a row by the row's number within 8.
+  Value chunk = arith::XOrIOp::create(b, arith::ShRUIOp::create(b, lane, i32(b, 4)),
+                                      arith::AndIOp::create(b, lane, i32(b, rowsPerMatrix - 1)));
+  Value first = arith::AddIOp::create(
+      b, tile, arith::MulIOp::create(b, row, i32(b, panelRowBytes / kTileUnit)));
+  auto four =
+      LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(4, b.getI32Type()));
+  Value cells =
+      LLVM::PoisonOp::create(b, VectorType::get({shape[1] / blockCols * 4}, b.getI32Type()));
+  for (int64_t block = 0; block < shape[1] / blockCols; ++block) {
+    Value at = arith::XOrIOp::create(b, chunk, i32(b, block % blocksPerPanel * chunks));
+    at = arith::AddIOp::create(b, first, at);
+    at = arith::AddIOp::create(b, at,
+                               i32(b, block / blocksPerPanel * rows * panelRowBytes / kTileUnit));
+    at = arith::ShLIOp::create(b, at, i32(b, 4));
+    Value loaded =
+        LLVM::InlineAsmOp::create(
+            b, four, ValueRange{at},
+            "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {$0, $1, $2, $3}, [$4];",
+            "=r,=r,=r,=r,r,~{memory}",
+            /*has_side_effects=*/true, /*is_align_stack=*/false,
+            LLVM::tailcallkind::TailCallKind::None,
+            LLVM::AsmDialectAttr::get(b.getContext(), LLVM::AsmDialect::AD_ATT), ArrayAttr())
+            .getRes();
+    for (int64_t i = 0; i < 4; ++i)
+      cells = LLVM::InsertElementOp::create(b, cells, LLVM::ExtractValueOp::create(b, loaded, i),
+                                            i32(b, 4 * block + i));
+  }
   // One lane releases the tile for all.
   NVVM::SyncWarpOp::create(b, i32(b, -1));
   return cells;
 }
 
 Value Sm90Emitter::slice(B &b, tile::SliceOp op, tile::SliceOp::Adaptor in) {
-  return arith::AddIOp::create(b, in.getTile(), sliceOffset(b, op, in.getCol(), kTileUnit));
+  int64_t panel = op.getTile().getType().getShape()[0] * panelRowBytes / kTileUnit;
+  Value number = toI32(b, floorDiv(IrInt(b, in.getCol()), panelCols).get());
+  Value offset = arith::MulIOp::create(b, number, i32(b, panel));
+  return arith::AddIOp::create(b, in.getTile(), offset);
 }
 
 Value Sm90Emitter::mma(B &b, tile::MmaOp op, tile::MmaOp::Adaptor in) {

@@ -10,6 +10,7 @@
 #include "flash/Schedule/WorkOrder.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
 using namespace mlir;
@@ -87,21 +88,10 @@ static void expandTaking(IRRewriter &rewriter, tile::ForWorkOp op, Kernel &kerne
   rewriter.replaceOp(op, loop.getResults().drop_front(2));
 }
 
-/// Block i of n takes the ordinals i, i + n, ... of the order; `isOne`: there are n.
-static void expandWork(IRRewriter &rewriter, tile::ForWorkOp op, bool isOne) {
+/// Block i of n takes the ordinals i, i + n, ... of the order.
+static void expandWork(IRRewriter &rewriter, tile::ForWorkOp op) {
   B b(op.getLoc(), rewriter);
   Value first = toIndex(b, NVVM::BlockIdXOp::create(b, b.getI32Type()));
-  if (isOne && op->use_empty()) {
-    Value isTile = arith::CmpIOp::create(b, arith::CmpIPredicate::slt, first,
-                                         schedule::tilesOf(shapeOf(b, op)).get());
-    Block *body = scf::IfOp::create(b, isTile).thenBlock();
-    rewriter.eraseOp(body->getTerminator());
-    b.setInsertionPointToEnd(body);
-    auto yield = moveBody(b, rewriter, op, body, first, op.getInits());
-    rewriter.replaceOpWithNewOp<scf::YieldOp>(yield);
-    rewriter.eraseOp(op);
-    return;
-  }
   Value step = toIndex(b, NVVM::GridDimXOp::create(b, b.getI32Type()));
   auto loop =
       scf::ForOp::create(b, first, schedule::tilesOf(shapeOf(b, op)).get(), step, op.getInits());
@@ -210,8 +200,6 @@ void expandTurns(Kernel &kernel, TileEmitter &emitter) {
 
 LogicalResult expandStructure(Kernel &kernel, TileEmitter &emitter) {
   IRRewriter rewriter(kernel.func.getContext());
-  auto plan = kernel.func->getAttrOfType<PlanAttr>("flash.plan");
-  const bool isOne = plan && plan.getFlag("persistent") == false;
   // Innermost first: bodies move as they are.
   kernel.func.walk([&](Operation *op) {
     rewriter.setInsertionPoint(op);
@@ -220,11 +208,14 @@ LogicalResult expandStructure(Kernel &kernel, TileEmitter &emitter) {
     } else if (auto length = dyn_cast<tile::LengthOp>(op)) {
       B b(op->getLoc(), rewriter);
       rewriter.replaceOp(op, toIndex(b, kernel.length(b, viewOf(length.getView()))));
+    } else if (auto load = dyn_cast<memref::LoadOp>(op)) {
+      B b(op->getLoc(), rewriter);
+      rewriter.replaceOp(op, kernel.logit(b, load.getMemRef(), load.getIndices().front()));
     } else if (auto work = dyn_cast<tile::ForWorkOp>(op)) {
       if (work.getRing())
         expandTaking(rewriter, work, kernel, emitter);
       else
-        expandWork(rewriter, work, isOne);
+        expandWork(rewriter, work);
     } else if (auto roles = dyn_cast<tile::RolesOp>(op)) {
       expandRoles(rewriter, roles, emitter);
     }

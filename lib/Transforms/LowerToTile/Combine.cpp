@@ -1,7 +1,8 @@
 //===- Combine.cpp - the kernel that joins partial results ----------------===//
 //
-// The parts of a row are joined one by one, as blocks of keys are: each has one logit, its lse, and one
-// value, its o. A part that saw no key has lse -inf, hence weight 0; the sink is a part without a value.
+// The parts of a row are joined a few at a time, as blocks of keys are: each has one logit, its lse, and one
+// value, its o. A part that saw no key has lse -inf, hence weight 0; the sink is a part without a value. Where
+// parts are too few for the last step, it reads the last one again, with weight 0.
 //
 //===----------------------------------------------------------------------===//
 #include "Kernel.h"
@@ -19,6 +20,9 @@ constexpr float log2e = 1.44269504088896340736f;
 struct State {
   Value o, m, l;
 };
+struct Part {
+  Value lse, o;
+};
 
 class CombineBuilder {
 public:
@@ -26,7 +30,7 @@ public:
 
   void build() {
     auto oType = cast<ShapedType>(op.getOPartial().getType());
-    M = *op.getPlanAttr().getInt("tile", 0);
+    M = *op.getPlanAttr().getInt("tile", 0), partsAtOnce = *op.getPlanAttr().getInt("tile", 1);
     Dv = oType.getShape().back();
     Value oPartial = k.argument("o_partial", oType);
     Value lsePartial = k.argument("lse_partial", op.getLsePartial().getType(), /*keepLast=*/false);
@@ -59,38 +63,65 @@ private:
     Value row0 = arith::MulIOp::create(b, m, k.index(M));
     Value zero = k.f32(0), minusInf = k.f32(-INFINITY);
     SmallVector<Value> inits{k.splat(zero, M, Dv), k.splat(minusInf, M, 1), k.splat(zero, M, 1)};
-    auto loop = scf::ForOp::create(b, k.index(0), splits, k.index(1), inits);
+    auto loop = scf::ForOp::create(b, k.index(0), splits, k.index(partsAtOnce), inits);
     {
       OpBuilder::InsertionGuard guard(b);
       b.setInsertionPointToEnd(loop.getBody());
-      Value part = arith::AddIOp::create(b, arith::MulIOp::create(b, h, splits), loop.getInductionVar());
-      Value lse = tile::LoadOp::create(b, k.frag(M, 1, b.getF32Type()), lpv, bi, part, row0);
-      Value o = tile::LoadOp::create(b, k.frag(M, Dv, b.getF32Type()), opv, bi, part, row0);
+      SmallVector<Part> parts;
+      for (int64_t i = 0; i < partsAtOnce; ++i)
+        parts.push_back(load(bi, h, arith::AddIOp::create(b, loop.getInductionVar(), k.index(i)), row0));
       ValueRange carried = loop.getRegionIterArgs();
-      State next = join({carried[0], carried[1], carried[2]}, lse, o);
+      State next = join({carried[0], carried[1], carried[2]}, parts);
       scf::YieldOp::create(b, ValueRange{next.o, next.m, next.l});
     }
     State all{loop.getResult(0), loop.getResult(1), loop.getResult(2)};
     if (sink) {
       Value logit = memref::LoadOp::create(b, sink, h);
-      all = join(all, k.splat(logit, M, 1), k.splat(zero, M, Dv));
+      all = join(all, Part{k.splat(logit, M, 1), k.splat(zero, M, Dv)});
     }
     store(all, bi, h, row0);
   }
 
-  /// `state` and one more part.
-  State join(State state, Value lse, Value o) {
-    Value m = k.map({state.m, lse}, M, 1, [](ImplicitLocOpBuilder &b, ValueRange x) -> Value {
-      return arith::MaximumFOp::create(b, x[0], x[1]);
-    });
-    Value alpha = weight(state.m, m), w = weight(lse, m);
-    auto mix = [](ImplicitLocOpBuilder &b, ValueRange x) -> Value { // x0 * x1 + x2 * x3
-      return arith::AddFOp::create(b, arith::MulFOp::create(b, x[0], x[1]), arith::MulFOp::create(b, x[2], x[3]));
+  Part load(Value bi, Value h, Value number, Value row0) {
+    Value at = number, none;
+    if (partsAtOnce > 1) {
+      at = arith::MinUIOp::create(b, number, arith::SubIOp::create(b, splits, k.index(1)));
+      Value isPart = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, number, splits);
+      none = arith::SelectOp::create(b, isPart, k.f32(0), k.f32(-INFINITY));
+    }
+    Value part = arith::AddIOp::create(b, arith::MulIOp::create(b, h, splits), at);
+    Value lse = tile::LoadOp::create(b, k.frag(M, 1, b.getF32Type()), lpv, bi, part, row0);
+    Value o = tile::LoadOp::create(b, k.frag(M, Dv, b.getF32Type()), opv, bi, part, row0);
+    if (none)
+      lse = k.map(lse, M, 1, [&](ImplicitLocOpBuilder &b, ValueRange x) -> Value {
+        return arith::AddFOp::create(b, x[0], none);
+      });
+    return {lse, o};
+  }
+
+  /// `state` and more parts.
+  State join(State state, ArrayRef<Part> parts) {
+    Value m = state.m;
+    for (const Part &part : parts)
+      m = k.map({m, part.lse}, M, 1, [](ImplicitLocOpBuilder &b, ValueRange x) -> Value {
+        return arith::MaximumFOp::create(b, x[0], x[1]);
+      });
+    Value alpha = weight(state.m, m), l = state.l, o = state.o;
+    auto scaled = [](ImplicitLocOpBuilder &b, ValueRange x) -> Value { return arith::MulFOp::create(b, x[0], x[1]); };
+    auto sum = [](ImplicitLocOpBuilder &b, ValueRange x) -> Value { return arith::AddFOp::create(b, x[0], x[1]); };
+    // x0 + x1 * x2; what a part without a key holds does not count, not even NaN.
+    auto mix = [](ImplicitLocOpBuilder &b, ValueRange x) -> Value {
+      auto zero = arith::ConstantOp::create(b, b.getF32FloatAttr(0));
+      Value none = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, x[2], zero);
+      Value part = arith::SelectOp::create(b, none, zero, arith::MulFOp::create(b, x[1], x[2]));
+      return arith::AddFOp::create(b, x[0], part);
     };
-    Value l = k.map({state.l, alpha, w}, M, 1, [](ImplicitLocOpBuilder &b, ValueRange x) -> Value {
-      return arith::AddFOp::create(b, arith::MulFOp::create(b, x[0], x[1]), x[2]);
-    });
-    return {k.map({state.o, alpha, o, w}, M, Dv, mix), m, l};
+    l = k.map({l, alpha}, M, 1, scaled), o = k.map({o, alpha}, M, Dv, scaled);
+    for (const Part &part : parts) {
+      Value w = weight(part.lse, m);
+      l = k.map({l, w}, M, 1, sum), o = k.map({o, part.o, w}, M, Dv, mix);
+    }
+    return {o, m, l};
   }
 
   /// exp(lse - m); 0 for lse = -inf, also where m is -inf too.
@@ -124,7 +155,7 @@ private:
   Kernel &k;
   ImplicitLocOpBuilder &b;
   CombineOp op;
-  int64_t M = 0, Dv = 0;
+  int64_t M = 0, Dv = 0, partsAtOnce = 1;
   Value sink, splits, opv, lpv, ov, lv;
 };
 } // namespace

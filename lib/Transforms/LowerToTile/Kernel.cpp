@@ -13,6 +13,7 @@ Kernel::Kernel(func::FuncOp anchor, StringRef name, Operation *source, PlanAttr 
   if (Attribute target = source->getAttr("target"))
     func->setAttr("flash.target", target);
   func->setAttr("flash.plan", plan);
+  func->setAttr("flash.op", b.getStringAttr(source->getName().stripDialect()));
   b.setInsertionPointToStart(func.addEntryBlock());
 }
 

@@ -74,6 +74,8 @@ struct LowerToTile : flash::impl::FlashLowerToTileBase<LowerToTile> {
       auto kernel = kernelFor(op, attentions.empty() ? "" : "_combine");
       if (failed(kernel))
         return failure();
+      if (!attentions.empty())
+        kernel->func->setAttr("flash.follows", kernel->b.getUnitAttr());
       buildCombine(*kernel, op);
     }
     func.erase();

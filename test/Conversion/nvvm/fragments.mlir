@@ -121,3 +121,48 @@ func.func @map(%m: !lse {flash.arg = "lse"}, %f: f32 {flash.arg = "f"}, %row: in
   flash_tile.store %ln -> %v[%c0, %c0, %row] : <64x1xf32> -> <1xf32>
   return
 }
+
+// Parts are f32: a lane stores its pair of each cell. The head of a partial view counts splits too.
+// CHECK-LABEL: llvm.func @store_part(
+// CHECK-SAME:    {arg = "o_partial", dim = 0 : i64, kind = "size"}
+// CHECK:         scf.if
+// CHECK:           arith.remui
+// CHECK:           arith.divui
+// CHECK-COUNT-8:   llvm.store %{{.*}} {alignment = 8 : i64} : vector<2xf32>, !llvm.ptr<1>
+// CHECK:         scf.if
+// CHECK-COUNT-8:   llvm.store
+// CHECK-NOT:     llvm.store
+func.func @store_part(%m: memref<?x?x?x?x64xf32, strided<[?, ?, ?, ?, 1], offset: ?>> {flash.arg = "o_partial"}, %h: index {flash.arg = "m0"})
+    attributes {flash.kernel, flash.target = #flash.target<"sm_90a">, flash.threads = 128 : i64, flash.shared_bytes = 0 : i64} {
+  %c0 = arith.constant 0 : index
+  %z = arith.constant 0.0 : f32
+  %v = flash_tile.view %m {partial} : memref<?x?x?x?x64xf32, strided<[?, ?, ?, ?, 1], offset: ?>> -> <64xf32>
+  %x = flash_tile.splat %z : f32 -> <64x64xf32>
+  flash_tile.store %x -> %v[%c0, %h, %c0] : <64x64xf32> -> <64xf32>
+  return
+}
+
+// Without products each thread has four columns of a row, loaded and stored at once, and the row's statistics.
+// CHECK-LABEL: llvm.func @dealt(
+// CHECK-SAME:    flash.params
+// CHECK-DAG:     llvm.load %{{.*}} {alignment = 16 : i64} : !llvm.ptr<1> -> vector<4xf32>
+// CHECK-DAG:     llvm.load %{{.*}} {alignment = 4 : i64} : !llvm.ptr<1> -> vector<1xf32>
+// CHECK:         arith.mulf %{{.*}}, %{{.*}} : vector<4xf32>
+// CHECK:         scf.if
+// CHECK:           llvm.store %{{.*}} {alignment = 8 : i64} : vector<2xi32>, !llvm.ptr<1>
+// CHECK:         scf.if
+// CHECK:           llvm.store %{{.*}} {alignment = 4 : i64} : vector<1xf32>, !llvm.ptr<1>
+func.func @dealt(%m: memref<?x?x?x64xf32, strided<[?, ?, ?, 1], offset: ?>> {flash.arg = "o_partial"}, %l: !lse {flash.arg = "lse"}, %o: !o {flash.arg = "o"})
+    attributes {flash.kernel, flash.target = #flash.target<"sm_90a">, flash.threads = 32 : i64, flash.shared_bytes = 0 : i64, flash.columns = 64 : i64} {
+  %c0 = arith.constant 0 : index
+  %mv = flash_tile.view %m : memref<?x?x?x64xf32, strided<[?, ?, ?, 1], offset: ?>> -> <64xf32>
+  %lv = flash_tile.view %l : !lse -> <1xf32>
+  %ov = flash_tile.view %o : !o -> <64xbf16>
+  %x = flash_tile.load %mv[%c0, %c0, %c0] : <64xf32> -> <2x64xf32>
+  %y = flash_tile.load %lv[%c0, %c0, %c0] : <1xf32> -> <2x1xf32>
+  %z = flash_tile.rescale %x, %y : <2x64xf32>, <2x1xf32>
+  %n = flash_tile.cast %z : <2x64xf32> -> <2x64xbf16>
+  flash_tile.store %n -> %ov[%c0, %c0, %c0] : <2x64xbf16> -> <64xbf16>
+  flash_tile.store %y -> %lv[%c0, %c0, %c0] : <2x1xf32> -> <1xf32>
+  return
+}
