@@ -469,6 +469,7 @@ Or<schedule::Problem> Program::sized(const Operands &operands, const FlashScalar
       return *failure;
     p.batch = operands[Operand::cuSeqlensQ]->size[0] - 1;
     p.lenQ = scalars.max_seqlen_q;
+    p.totalQ = q.size[0];
     if (p.batch < 0)
       return invalid("expected cu_seqlens_q of batch + 1 elements, got 0");
   } else {
