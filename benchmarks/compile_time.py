@@ -59,6 +59,7 @@ def main():
     ap.add_argument("--json", action="store_true", help="one JSON object instead of a table")
     ap.add_argument("--only", default="", help='rows whose name ("128x128 causal") holds this')
     ap.add_argument("--repeat", type=int, default=5)
+    ap.add_argument("--target", default="sm_90a", help="(default: %(default)s)")
     a = ap.parse_args()
     from flash_mlir import _library as lib
 
@@ -72,7 +73,7 @@ def main():
             name = f"{d}x{dv} {mask}"
             if a.only not in name:
                 continue
-            problem = dict(target="sm_90a", element="bf16", head_size=d, head_size_v=dv, batch=4, heads=16, kv_heads=16, len_q=4096, len_k=4096, **fields)
+            problem = dict(target=a.target, element="bf16", head_size=d, head_size_v=dv, batch=4, heads=16, kv_heads=16, len_q=4096, len_k=4096, **fields)
             ptx, cubin = compile_times(json.dumps(problem).encode(), a.repeat)
             result["rows"].append(dict(name=name, ptx=ptx, cubin=cubin))
             over = [f"{name} to {what} {took:.2f} s, limit {limit}" for what, took, limit in (("PTX", ptx, LIMITS["ptx"]), ("cubin", cubin or 0, LIMITS["cubin"][mask])) if took > limit]

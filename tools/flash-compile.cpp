@@ -46,8 +46,9 @@ cl::opt<Emit>
          cl::values(clEnumValN(Emit::mlir, "mlir", "the kernel as tile ops, after every tile pass"),
                     clEnumValN(Emit::llvm, "llvm", "LLVM IR"), clEnumValN(Emit::ptx, "ptx", "PTX"),
                     clEnumValN(Emit::cubin, "cubin", "machine code, by ptxas")));
-cl::opt<std::string> target("target", cl::desc("Machine of ops that name none: sm_90a or cpu"),
-                            cl::init("sm_90a"), cl::cat(category));
+cl::opt<std::string>
+    target("target", cl::desc("Machine of ops that name none: sm_80, sm_86, sm_89, sm_90a or cpu"),
+           cl::init("sm_90a"), cl::cat(category));
 cl::opt<std::string> recordsFile("records",
                                  cl::desc("Measured plans, for ops that have no plan of their own"),
                                  cl::value_desc("file"), cl::cat(category));
@@ -91,7 +92,7 @@ void takeAdvice(flash::AttentionOp op, ArrayRef<flash::schedule::Record> records
   op.setPlanAttr(plan.because("record for " + record->gpu + ": " + record->why));
 }
 
-/// Names the target of ops that name none, and asks the records.
+/// Names the target of ops that name none, which is what all is compiled for, and asks the records.
 LogicalResult prepare(ModuleOp module) {
   std::vector<flash::schedule::Record> records;
   if (!recordsFile.empty()) {
@@ -104,6 +105,7 @@ LogicalResult prepare(ModuleOp module) {
   module.walk([&](flash::AttentionOp op) {
     if (!op.getTarget())
       op.setTargetAttr(fallback);
+    target = op.getTarget()->getName().str();
     takeAdvice(op, records);
   });
   return success();
@@ -188,8 +190,8 @@ int main(int argc, char **argv) {
   cl::HideUnrelatedOptions(category);
   cl::ParseCommandLineOptions(argc, argv, "From a flash op to a kernel, or to its plan\n");
   const bool forGpu = emit == Emit::ptx || emit == Emit::cubin;
-  if (target != "sm_90a" && target != "cpu")
-    return complain("target must be sm_90a or cpu, not '" + target + "'");
+  if (!flash::schedule::parseTarget(target.getValue()))
+    return complain("target must be sm_80, sm_86, sm_89, sm_90a or cpu, not '" + target + "'");
   if (target == "cpu" && forGpu)
     return complain("the cpu has neither ptx nor cubin; use --emit=llvm or --target=sm_90a");
   if (json && !explain)

@@ -80,6 +80,9 @@ def Flash_PlanAttr : Flash_Attr<"Plan", "plan", "how the op is done: the planner
     | `defer_max` | exponents of unmasked blocks are measured against an older maximum |
     | `overlap` | the next QK product runs beside this tile's softmax and PV |
     | `q_in_regs` | Q is read into registers once a tile |
+    | `warps` | warps that copy and compute, without roles |
+    | `in_step` | K and V are fetched between the products that read them, each once its slot is free |
+    | `persistent` | whether a block takes several tiles |
     | `early_wait` | the next K is awaited before PV is, behind the softmax |
     | `ping_pong` | the consumers take turns at issuing products |
     | `pack_gqa` | the query heads of one KV head are rows of one tile |

@@ -157,16 +157,18 @@ struct Field {
   FieldKind kind;
 };
 constexpr Field planFields[] = {
-    {"tile", FieldKind::pair},           {"stages", FieldKind::integer},
-    {"consumers", FieldKind::integer},   {"registers", FieldKind::pair},
-    {"split_by", FieldKind::splitBy},    {"overlap", FieldKind::flag},
-    {"q_in_regs", FieldKind::flag},      {"early_wait", FieldKind::flag},
-    {"ping_pong", FieldKind::flag},      {"pack_gqa", FieldKind::flag},
-    {"splits", FieldKind::integer},      {"order", FieldKind::order},
-    {"roles", FieldKind::flag},          {"skip_blocks", FieldKind::flag},
-    {"pipeline_loads", FieldKind::flag}, {"stealing", FieldKind::flag},
-    {"exact_counts", FieldKind::flag},   {"transfer", FieldKind::transfer},
-    {"defer_max", FieldKind::flag},      {"why", FieldKind::reasons},
+    {"tile", FieldKind::pair},         {"stages", FieldKind::integer},
+    {"consumers", FieldKind::integer}, {"registers", FieldKind::pair},
+    {"warps", FieldKind::integer},     {"in_step", FieldKind::flag},
+    {"persistent", FieldKind::flag},   {"split_by", FieldKind::splitBy},
+    {"overlap", FieldKind::flag},      {"q_in_regs", FieldKind::flag},
+    {"early_wait", FieldKind::flag},   {"ping_pong", FieldKind::flag},
+    {"pack_gqa", FieldKind::flag},     {"splits", FieldKind::integer},
+    {"order", FieldKind::order},       {"roles", FieldKind::flag},
+    {"skip_blocks", FieldKind::flag},  {"pipeline_loads", FieldKind::flag},
+    {"stealing", FieldKind::flag},     {"exact_counts", FieldKind::flag},
+    {"transfer", FieldKind::transfer}, {"defer_max", FieldKind::flag},
+    {"why", FieldKind::reasons},
 };
 
 template <typename Names>

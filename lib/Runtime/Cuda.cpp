@@ -255,23 +255,38 @@ Outcome encode(TensorMap &map, std::string_view name, const FlashTensor &t,
 // Launching
 //===----------------------------------------------------------------------===//
 
-Or<int64_t> flash::cuda::multiprocessors(int ordinal, int major, int minor) {
+Capability::Capability(std::string_view target) {
+  for (char c : target)
+    if (c >= '0' && c <= '9')
+      major = major * 10 + (c - '0');
+  minor = major % 10, major /= 10;
+  only = target.back() == 'a';
+}
+
+Or<int64_t> flash::cuda::multiprocessors(int ordinal, Capability needed) {
   Or<Device *> found = deviceOf(ordinal);
   if (auto *failure = std::get_if<Failure>(&found))
     return *failure;
   const Device &device = *std::get<Device *>(found);
-  if (device.major != major || device.minor != minor)
-    return invalid("expected a device of compute capability " + std::to_string(major) + "." +
-                   std::to_string(minor) + ", device " + std::to_string(ordinal) + " has " +
-                   std::to_string(device.major) + "." + std::to_string(device.minor));
+  const std::pair has(device.major, device.minor), needs(needed.major, needed.minor);
+  if (needed.only ? has != needs : has < needs)
+    return invalid("expected a device of compute capability " + std::to_string(needed.major) + "." +
+                   std::to_string(needed.minor) + (needed.only ? "" : " or later") + ", device " +
+                   std::to_string(ordinal) + " has " + std::to_string(device.major) + "." +
+                   std::to_string(device.minor));
   return int64_t(device.multiprocessors);
 }
 
-Or<void *> Loaded::functionOf(size_t number, unsigned long long context) {
+Or<void *> Loaded::functionOf(size_t number, unsigned long long context, int ordinal) {
   std::lock_guard<std::mutex> lock(mutex);
   for (const Module &m : modules)
     if (m.context == context)
       return m.functions[number];
+  Or<Device *> found = deviceOf(ordinal);
+  if (auto *failure = std::get_if<Failure>(&found))
+    return *failure;
+  const bool isKin = std::get<Device *>(found)->major == of.major;
+  const std::string &image = isKin && !cubin.empty() ? cubin : ptx;
   const Driver &d = driver();
   char log[2048] = "";
   int options[] = {jitErrorLog, jitErrorLogBytes};
@@ -348,7 +363,7 @@ Outcome Loaded::launch(size_t number, const Operands &operands, const Launch &la
   Current current;
   if (auto failure = current.enter(launch.device))
     return failure;
-  Or<void *> function = functionOf(number, current.id);
+  Or<void *> function = functionOf(number, current.id, launch.device);
   if (auto *failure = std::get_if<Failure>(&function))
     return *failure;
 

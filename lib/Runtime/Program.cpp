@@ -316,8 +316,9 @@ Outcome Program::readMetadata() {
 }
 
 void Program::loadImage() {
-  loaded = std::make_unique<cuda::Loaded>(kernels, cubin.empty() ? ptx : cubin,
-                                          request.problem.element);
+  loaded = std::make_unique<cuda::Loaded>(
+      kernels, cuda::Capability(schedule::targetName(request.problem.target)), ptx, cubin,
+      request.problem.element);
 }
 
 Outcome Program::assemble() {
@@ -527,12 +528,7 @@ Or<schedule::Problem> Program::sizedOn(const Operands &operands, const FlashScal
   schedule::Problem &p = std::get<schedule::Problem>(sizes);
   if (p.batch == 0 || p.lenQ == 0 || p.heads == 0)
     return p;
-  // "sm_90a" is compute capability 9.0.
-  unsigned capability = 0;
-  StringRef name = schedule::targetName(p.target);
-  name.consume_front("sm_");
-  name.consumeInteger(10, capability);
-  Or<int64_t> sms = cuda::multiprocessors(device, capability / 10, capability % 10);
+  Or<int64_t> sms = cuda::multiprocessors(device, cuda::Capability(schedule::targetName(p.target)));
   if (auto *failure = std::get_if<Failure>(&sms))
     return *failure;
   p.sms = std::get<int64_t>(sms);

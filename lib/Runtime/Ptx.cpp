@@ -12,8 +12,11 @@
 
 using namespace mlir;
 
-/// The PTX version to write: knows all of sm_90a, and every assembler of CUDA 13 reads it.
-static constexpr llvm::StringLiteral kPtxFeature = "+ptx88";
+/// The PTX version to write: the first that knows all that the kernels use, so that drivers and
+/// assemblers may be older than this build.
+static llvm::StringRef ptxFeature(llvm::StringRef chip) {
+  return chip.starts_with("sm_8") ? "+ptx80" : "+ptx88";
+}
 
 /// llvm.inline_asm has no flag for it: barriers and products must not move into other control flow,
 /// and asm without side effects touches no memory.
@@ -69,7 +72,7 @@ llvm::Expected<std::string> flash::translateToPtx(ModuleOp module, std::string_v
     return fail(error);
   // -O0 would copy accumulators between products, and ptxas would serialise them.
   std::unique_ptr<llvm::TargetMachine> machine(
-      target->createTargetMachine(triple, chip, kPtxFeature, {}, std::nullopt, std::nullopt,
+      target->createTargetMachine(triple, chip, ptxFeature(chip), {}, std::nullopt, std::nullopt,
                                   llvm::CodeGenOptLevel::Aggressive));
   if (!machine)
     return fail("LLVM knows no " + llvm::Twine(llvm::StringRef(chip)));

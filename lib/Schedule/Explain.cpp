@@ -35,14 +35,14 @@ struct Facts {
 } // namespace
 
 static Facts factsOf(const Problem &problem, const Plan &plan) {
-  const int64_t threads = 128;
+  const int64_t threads = warpgroupWarps * warpThreads;
   Facts facts{.machine = machineOf(problem.target),
               .gpu = problem.target != Target::cpu,
               .known = sizesKnown(problem) && !isRagged(problem), // else bounds are
               .fragments =
                   fragmentRegisters(tileOf(plan), {plan.headTile, plan.headTileV}, problem.element),
-              .registers =
-                  threads * (plan.producerRegisters + plan.consumers * plan.consumerRegisters)};
+              .registers = threads * (plan.roles * plan.producerRegisters +
+                                      plan.consumers * plan.consumerRegisters)};
   if (!facts.known)
     return facts;
   const WorkShape<int64_t> shape = workShapeOf(plan, problem);
@@ -104,9 +104,13 @@ static std::string asText(const Problem &problem, const Plan &plan, const Facts 
            (plan.stages == 1 ? " stage" : " stages"),
        plan.reasons.tile);
   if (facts.gpu) {
-    line("roles", "1 producer, " + number(plan.consumers) + " consumers that split the " +
-                      std::string(splitByName(plan.splitBy)) + ", " + number(plan.threads) +
-                      " of " + number(facts.machine.maxThreads) + " threads");
+    const std::string threads =
+        number(plan.threads) + " of " + number(facts.machine.maxThreads) + " threads";
+    if (plan.roles)
+      line("roles", "1 producer, " + number(plan.consumers) + " consumers that split the " +
+                        std::string(splitByName(plan.splitBy)) + ", " + threads);
+    else
+      line("warps", number(plan.consumers * warpgroupWarps) + " that copy and compute, " + threads);
     line("products",
          std::string(plan.pvFromRegisters ? "P from registers" : "P through shared memory") +
              (plan.overlap ? ", the next scores run under this softmax"
@@ -118,11 +122,13 @@ static std::string asText(const Problem &problem, const Plan &plan, const Facts 
     line("shared", number(plan.sharedBytes) + " of " + number(facts.machine.sharedBytesPerBlock) +
                        " bytes (" + share(plan.sharedBytes, facts.machine.sharedBytesPerBlock) +
                        ")");
-    line("registers", "a consumer thread holds " + number(facts.fragments) + " + " +
-                          number(registersBesideFragments) + " of " +
-                          number(plan.consumerRegisters) + ", a producer thread has " +
-                          number(plan.producerRegisters) + ", the block " +
-                          number(facts.registers) + " of " + number(facts.machine.registersPerSm));
+    line("registers",
+         "a consumer thread holds " + number(facts.fragments) + " + " +
+             number(registersBesideFragments) + " of " + number(plan.consumerRegisters) + ", " +
+             (plan.roles ? "a producer thread has " + number(plan.producerRegisters) + ", "
+                         : std::string()) +
+             "the block " + number(facts.registers) + " of " +
+             number(facts.machine.registersPerSm));
   }
   if (facts.known) {
     const BlockCount &blocks = facts.blocks;

@@ -43,7 +43,8 @@ std::vector<RingNeed> ringsOf(const Plan &plan, ElementType element) {
     return tileBytes(rows, columns, elementBytes(element));
   };
   // Every consumer that owns rows has a slot of Q, which it frees by itself.
-  const int64_t slotsQ = plan.splitBy == SplitBy::rows ? plan.consumers : 1;
+  const int64_t instances = plan.roles ? plan.consumers : 1;
+  const int64_t slotsQ = plan.splitBy == SplitBy::rows ? instances : 1;
   std::vector<RingNeed> rings = {
       {.name = "q", .bytes = slot(plan.tileM / slotsQ, plan.headTile), .stages = slotsQ},
       {.name = "k", .bytes = slot(plan.tileN, plan.headTile), .stages = plan.stages},
@@ -54,7 +55,9 @@ std::vector<RingNeed> ringsOf(const Plan &plan, ElementType element) {
   if (plan.deferMax)
     rings.push_back({.name = "exact",
                      .bytes = slot(min(redoneKeys, plan.tileN), max(plan.headTile, plan.headTileV)),
-                     .stages = plan.consumers});
+                     .stages = instances});
+  for (RingNeed &ring : rings)
+    ring.barriers = plan.roles;
   return rings;
 }
 
@@ -81,11 +84,12 @@ static void chooseTile(Plan &plan, const Problem &problem, const TileRow &row,
   // Consumers follow a tile set by hand, and registers follow consumers.
   const Machine &machine = machineOf(problem.target);
   int64_t consumers = tile.consumers;
-  if (overrides.tileM && plan.splitBy == SplitBy::rows && machine.mmaRows > 1)
+  if (overrides.tileM && plan.splitBy == SplitBy::rows && machine.mmaRows > 1 &&
+      (machine.roles || plan.tileM % (machine.mmaRows * consumers) != 0))
     consumers = max(plan.tileM / machine.mmaRows, 1);
   plan.consumers = overrides.consumers.value_or(consumers);
   RoleRegisters registers{plan.consumers, tile.producerRegisters, tile.consumerRegisters};
-  if (plan.consumers != tile.consumers && registers.consumer > 0)
+  if (plan.consumers != tile.consumers && machine.roles)
     registers = roleRegistersOf(plan.consumers).value_or(registers);
   plan.producerRegisters = overrides.producerRegisters.value_or(registers.producer);
   plan.consumerRegisters = overrides.consumerRegisters.value_or(registers.consumer);
@@ -95,6 +99,7 @@ static void chooseTile(Plan &plan, const Problem &problem, const TileRow &row,
   plan.earlyWait = overrides.earlyWait.value_or(tile.earlyWait);
   plan.pingPong = overrides.pingPong.value_or(tile.pingPong);
   plan.deferMax = overrides.deferMax.value_or(tile.deferMax && plan.splitBy == SplitBy::rows);
+  plan.roles = machine.roles || machine.target == Target::cpu;
 
   const bool kept = !overrides.tileM && !overrides.tileN && !overrides.stages &&
                     !overrides.consumers && !overrides.splitBy;
@@ -107,9 +112,11 @@ static void chooseTransfer(Plan &plan, const Problem &problem, const PlanOverrid
   const bool paged = problem.pageSize.has_value();
   const int64_t size = problem.pageSize.value_or(unknown);
   const bool spans = paged && (size == unknown || size % plan.tileN != 0);
-  plan.transfer = spans || (paged && problem.leftpad) ? Transfer::gather : Transfer::tma;
-  plan.reasons.transfer = spans ? "a tile of " + number(plan.tileN) + " keys spans pages of " +
-                                      (size == unknown ? "any size" : number(size))
+  plan.transfer =
+      !plan.roles || spans || (paged && problem.leftpad) ? Transfer::gather : Transfer::tma;
+  plan.reasons.transfer = !plan.roles ? "the machine has no engine that copies tiles"
+                          : spans ? "a tile of " + number(plan.tileN) + " keys spans pages of " +
+                                        (size == unknown ? "any size" : number(size))
                           : plan.transfer == Transfer::gather
                               ? "rows before the keys shift tiles across pages"
                               : "a tile's rows follow each other";
@@ -215,13 +222,16 @@ static void chooseOrder(Plan &plan, const Problem &problem, const PlanOverrides 
                        : split ? "splits even out the work, so that one tile a block will do"
                        : dense ? "all tiles cost the same"
                                : "tiles differ: the longest first";
+  // Several blocks share a multiprocessor there, and it starts them in the order of their numbers.
+  if (!plan.roles && !split)
+    plan.reasons.order += "; the hardware hands them out";
   if (overrides.order) {
     plan.order = *overrides.order;
     plan.reasons.order = overrides.why;
   }
-  plan.persistent = overrides.persistent.value_or(plan.order != WorkOrder::single);
+  plan.persistent = overrides.persistent.value_or(plan.roles && plan.order != WorkOrder::single);
   plan.l2Section = overrides.l2Section.value_or(0);
-  const bool roles = problem.target != Target::cpu, gathers = plan.transfer == Transfer::gather;
+  const bool roles = machineOf(problem.target).roles, gathers = plan.transfer == Transfer::gather;
   plan.stealing =
       overrides.stealing.value_or(roles && !gathers && plan.order == WorkOrder::dynamic);
   plan.reasons.stealing = overrides.stealing ? overrides.why
@@ -249,8 +259,9 @@ std::variant<Plan, Refusal> makePlan(const Problem &problem, const PlanOverrides
   plan.headTileV = head.dv;
   const TileRow *row = defaultTile(problem.target, head, plan.mask.kind);
   if (!row)
-    return Refusal{Refusal::notBuilt, "kernels for " + std::string(targetName(problem.target)) +
-                                          " are not built; use " +
+    return Refusal{Refusal::notBuilt, "kernels of head sizes " + number(head.d) + " and " +
+                                          number(head.dv) + " are not built for " +
+                                          std::string(targetName(problem.target)) + "; use " +
                                           std::string(targetName(Target::sm90)) + " or " +
                                           std::string(targetName(Target::cpu))};
   chooseTile(plan, problem, *row, overrides);
@@ -316,6 +327,8 @@ std::optional<std::string> whyNot(const Plan &plan, const Problem &problem) {
            number(plan.l2Section);
   if (auto sentence = whyNotOrder(plan, problem))
     return sentence;
+  if (!machine.roles && problem.target != Target::cpu && plan.transfer == Transfer::tma)
+    return std::string(machine.name) + " has no tma; use transfer gather";
   if (plan.stealing && problem.target != Target::cpu && plan.transfer == Transfer::gather)
     return "tiles from a counter (stealing) need one thread that starts copies, transfer gather "
            "has many; use tma";

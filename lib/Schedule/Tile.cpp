@@ -244,6 +244,14 @@ static constexpr Tile onCpu(int64_t m, int64_t n, std::string_view reason) {
   return {m, n, 1, 1, SplitBy::rows, 0, 0, true, false, reason};
 }
 
+/// All of a multiprocessor's registers that a thread can name.
+static constexpr Tile onSm8x(int64_t m, int64_t n, int64_t stages, int64_t warpgroups,
+                             bool qInRegisters, std::string_view reason) {
+  const int64_t registers = 255;
+  return {m,         n,    stages, warpgroups, SplitBy::rows, registers,
+          registers, true, false,  reason,     qInRegisters};
+}
+
 // name, target, largest D, Dv from .. to, dense, causal, local
 static constexpr TileRow rows[] = {
     {"cpu", Target::cpu, anyHeadSize, 0, anyHeadSize, true, true, true,
@@ -288,6 +296,30 @@ static constexpr TileRow rows[] = {
     {"sm90-256", Target::sm90, 256, 0, 256, true, true, false,
      onSm90(128, 64, 2,
             "measured 5 % over a tile of 80, which leaves no shared memory to redo rows")},
+
+    {"sm80-64", Target::sm80, 64, 0, 64, true, true, true,
+     onSm8x(128, 64, 2, 1, true, "32 rows a warp halve what it reads of shared memory")},
+    {"sm80-64-256", Target::sm80, 64, 256, 256, true, true, true,
+     onSm8x(128, 64, 1, 2, true, "the output fills a warp's registers at 16 rows")},
+    {"sm80-96", Target::sm80, 96, 0, 96, true, true, true,
+     onSm8x(128, 64, 1, 1, false, "32 rows a warp halve what it reads of shared memory")},
+    {"sm80-128", Target::sm80, 128, 0, 128, true, true, true,
+     onSm8x(128, 64, 1, 1, false, "32 rows a warp halve what it reads of shared memory")},
+    {"sm80-192", Target::sm80, 192, 0, 192, true, true, true,
+     onSm8x(128, 64, 1, 2, false, "the output fills a warp's registers at 16 rows")},
+    {"sm80-256", Target::sm80, 256, 0, 256, true, true, true,
+     onSm8x(128, 64, 1, 2, false, "the output fills a warp's registers at 16 rows")},
+
+    {"sm86-64", Target::sm86, 64, 0, 64, true, true, true,
+     onSm8x(128, 64, 2, 1, true, "32 rows a warp halve what it reads of shared memory")},
+    {"sm86-64-256", Target::sm86, 64, 256, 256, true, true, true,
+     onSm8x(128, 64, 1, 2, true, "the output fills a warp's registers at 16 rows")},
+    {"sm86-128", Target::sm86, 128, 0, 128, true, true, true,
+     onSm8x(128, 32, 1, 1, false, "two blocks share a multiprocessor's shared memory")},
+    {"sm86-192", Target::sm86, 192, 0, 192, true, true, true,
+     onSm8x(128, 64, 1, 2, false, "the output fills a warp's registers at 16 rows")},
+    {"sm86-256", Target::sm86, 256, 0, 256, true, true, true,
+     onSm8x(128, 32, 1, 2, false, "the widest tile that shared memory holds")},
 };
 
 bool TileRow::covers(HeadTile head, MaskKind mask) const {
@@ -307,8 +339,10 @@ bool TileRow::covers(HeadTile head, MaskKind mask) const {
 std::span<const TileRow> tileRows() { return rows; }
 
 const TileRow *defaultTile(Target target, HeadTile head, MaskKind mask) {
+  // sm_89 has the shared memory and registers of sm_86.
+  const Target of = target == Target::sm89 ? Target::sm86 : target;
   for (const TileRow &row : rows)
-    if (row.target == target && row.covers(head, mask))
+    if (row.target == of && row.covers(head, mask))
       return &row;
   return nullptr;
 }
@@ -347,7 +381,7 @@ int64_t fragmentRegisters(const Tile &tile, HeadTile head, ElementType element) 
 }
 
 int64_t threadsOf(const Tile &tile, const Machine &machine) {
-  return machine.target == Target::cpu ? 1 : warpgroupThreads * (tile.consumers + 1);
+  return machine.target == Target::cpu ? 1 : warpgroupThreads * (tile.consumers + machine.roles);
 }
 
 static std::string number(int64_t value) { return std::to_string(value); }
@@ -358,7 +392,8 @@ static std::optional<std::string> whyNotShapes(const Tile &tile, HeadTile head, 
   const bool byColumns = tile.splitBy == SplitBy::columns;
   const int64_t productRows = machine.mmaRows,
                 wanted = productRows * (byColumns ? 1 : tile.consumers);
-  if (tile.tileM != wanted)
+  // Only a warpgroup's product has a fixed number of rows.
+  if (machine.roles ? tile.tileM != wanted : tile.tileM % wanted != 0)
     return "expected a tile of " + number(wanted) + " queries, " + number(productRows) +
            (byColumns ? " that all consumers share"
                       : " for each of " + number(tile.consumers) + " consumers") +
@@ -382,11 +417,25 @@ static std::optional<std::string> whyNotShapes(const Tile &tile, HeadTile head, 
 static std::optional<std::string> whyNotRegisters(const Tile &tile, HeadTile head,
                                                   ElementType element, const Machine &machine) {
   const std::string name(machine.name);
+  const int64_t held = fragmentRegisters(tile, head, element);
+  if (!machine.roles) {
+    // What a thread may have without keeping other threads of its own block out.
+    const int64_t most =
+        min(machine.maxRegistersPerThread, machine.registersPerSm / threadsOf(tile, machine));
+    if (tile.consumerRegisters < 24 || tile.consumerRegisters > most)
+      return "expected registers of a thread from 24 to " + number(most) + ", they are " +
+             number(tile.consumerRegisters);
+    if (held + registersBesideFragments > tile.consumerRegisters)
+      return "a thread holds " + number(held) + " registers of scores, output" +
+             (tile.qInRegisters ? ", P and Q" : " and P") + " and " +
+             number(registersBesideFragments) + " beside them, the plan gives it " +
+             number(tile.consumerRegisters) + "; use a smaller tile or more warps";
+    return std::nullopt;
+  }
   for (int64_t registers : {tile.producerRegisters, tile.consumerRegisters})
     if (registers < 24 || registers > 256 || registers % 8 != 0)
       return "expected registers of a role to be a multiple of 8 from 24 to 256, they are " +
              number(registers);
-  const int64_t held = fragmentRegisters(tile, head, element);
   if (held + registersBesideFragments > tile.consumerRegisters)
     return "a consumer holds " + number(held) + " registers of scores, output" +
            (tile.qInRegisters ? ", P and Q" : " and P") + " a thread and " +

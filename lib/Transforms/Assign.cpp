@@ -115,7 +115,7 @@ LogicalResult checkRegisters(func::FuncOp kernel, Region &program, StringRef nam
 }
 
 /// The threads of the kernel's block, or failure if its programs have too few registers.
-FailureOr<int64_t> checkPrograms(func::FuncOp kernel, const Machine &machine) {
+FailureOr<int64_t> checkPrograms(func::FuncOp kernel, PlanAttr plan, const Machine &machine) {
   auto roles = kernel.getBody().getOps<RolesOp>();
   int64_t threads = 0;
   if (roles.empty()) {
@@ -125,10 +125,15 @@ FailureOr<int64_t> checkPrograms(func::FuncOp kernel, const Machine &machine) {
         if (ArrayRef<int64_t> shape = registerShape(type); !shape.empty())
           rows = std::max(rows, shape[0]);
     });
-    const int64_t warps = schedule::ceilDiv(rows, schedule::warpRows);
+    const int64_t most = schedule::ceilDiv(rows, schedule::warpRows);
+    const int64_t warps = std::min(most, plan.getInt("warps").value_or(most));
+    if (most % warps)
+      return kernel.emitError() << warps << " warps do not share tiles of " << rows << " rows, in "
+                                << schedule::warpRows << " rows a product";
     threads = warps * schedule::warpThreads;
-    const int64_t registers =
-        std::min(machine.maxRegistersPerThread, machine.registersPerSm / threads);
+    int64_t registers = std::min(machine.maxRegistersPerThread, machine.registersPerSm / threads);
+    if (!machine.roles)
+      registers = std::min(registers, plan.getInt("registers", 1).value_or(registers));
     if (failed(checkRegisters(kernel, kernel.getBody(), "kernel", warps, registers)))
       return failure();
   } else {
@@ -203,7 +208,10 @@ FailureOr<int64_t> placeRings(func::FuncOp kernel, const Machine &machine) {
       return ring.emitOpError() << "needs slots of a multiple of " << schedule::ringAlign
                                 << " bytes on " << machine.name << ", has " << bytes
                                 << "; use tiles of a multiple of 8 rows";
-    needs.push_back({.name = ring.getName().str(), .bytes = bytes, .stages = shape[0]});
+    needs.push_back({.name = ring.getName().str(),
+                     .bytes = bytes,
+                     .stages = shape[0],
+                     .barriers = machine.roles});
   }
   auto layout = schedule::layOut(needs, machine);
   if (auto *sentence = std::get_if<std::string>(&layout))
@@ -211,7 +219,8 @@ FailureOr<int64_t> placeRings(func::FuncOp kernel, const Machine &machine) {
   auto &found = std::get<schedule::BlockLayout>(layout);
   for (auto [i, ring] : llvm::enumerate(rings)) {
     ring.setOffset(found.offsets[i]);
-    ring.setBarriers(found.barrierOffsets[i]);
+    if (found.barrierOffsets[i] >= 0)
+      ring.setBarriers(found.barrierOffsets[i]);
   }
   return found.sharedBytes;
 }
@@ -237,14 +246,14 @@ LogicalResult placeTurns(func::FuncOp kernel, const Machine &machine) {
 
 struct Assign : flash::impl::FlashTileAssignBase<Assign> {
   void runOnOperation() override {
-    forEachKernel(getOperation(), [&](func::FuncOp kernel, PlanAttr) {
+    forEachKernel(getOperation(), [&](func::FuncOp kernel, PlanAttr plan) {
       auto target = kernel->getAttrOfType<TargetAttr>("flash.target");
       if (!target || target.target() == schedule::Target::cpu)
         return;
       const Machine &machine = schedule::machineOf(target.target());
       FailureOr<int64_t> bytes = placeRings(kernel, machine);
       FailureOr<int64_t> threads =
-          multiplies(kernel) ? checkPrograms(kernel, machine) : dealColumns(kernel, machine);
+          multiplies(kernel) ? checkPrograms(kernel, plan, machine) : dealColumns(kernel, machine);
       if (failed(bytes) || failed(threads) || failed(placeTurns(kernel, machine)))
         return signalPassFailure();
       Builder b(&getContext());

@@ -264,7 +264,7 @@ void mayCopy(RolesOp roles, unsigned region) {
 Reason defer(func::FuncOp kernel, PlanAttr plan) {
   if (plan.getInt("splits").value_or(1) > 1)
     return "keys are split: a part would redo the others' too";
-  if (plan.getText("transfer") == "gather")
+  if (plan.getText("transfer") == "gather" && !kernel.getBody().getOps<RolesOp>().empty())
     return "a consumer cannot gather the keys it redoes";
   Program program;
   for (scf::ForOp run : runsIn(kernel))

@@ -28,6 +28,8 @@ struct OrderWork : flash::impl::FlashOrderWorkBase<OrderWork> {
       if (op.getTarget()->target() != schedule::Target::cpu)
         attr = filled(attr, "stealing", BoolAttr::get(op.getContext(), plan->stealing),
                       plan->reasons.stealing);
+      if (!plan->roles)
+        attr = filled(attr, "persistent", BoolAttr::get(op.getContext(), plan->persistent));
       op.setPlanAttr(attr);
       return WalkResult::advance();
     });

@@ -6,6 +6,13 @@
 //
 // K runs one block ahead, also from the last block of a run to the first of the next.
 //
+// In step, where the warps that compute copy too: a slot is filled right behind the wait that tells
+// each warp that all others are done with it, s stages ahead:
+//
+//   fill Q, K(0), V(0), .. K(s - 1)
+//   for i: wait K(i); fill V(i + s - 1); QK; release K(i)
+//          wait V(i); fill K(i + s); softmax; PV; release V(i)
+//
 //===----------------------------------------------------------------------===//
 #include "KernelRuns.h"
 #include "flash/Passes.h"
@@ -67,12 +74,13 @@ struct PipelineLoads : flash::impl::FlashTilePipelineLoadsBase<PipelineLoads> {
       if (!plan || runs.empty() || !plan.getFlag("pipeline_loads").value_or(true))
         return;
       int64_t stages = plan.getInt("stages").value_or(1);
+      const bool inStep = plan.getFlag("in_step").value_or(false);
       auto decide = [&](bool done, StringRef why) {
         func->setAttr(planName, plan.with("pipeline_loads", BoolAttr::get(&getContext(), done), why));
       };
-      if (stages < 2)
+      if (stages < 2 && !inStep)
         return decide(false, "one stage: a block's slot is free only when the block is done");
-      if (failed(pipeline(runs, stages)))
+      if (failed(inStep ? pipelineInStep(runs, stages) : pipeline(runs, stages)))
         return signalPassFailure();
       decide(true, "");
     });
@@ -85,45 +93,107 @@ struct PipelineLoads : flash::impl::FlashTilePipelineLoadsBase<PipelineLoads> {
     return {};
   }
 
-  LogicalResult pipeline(ArrayRef<scf::ForOp> runs, int64_t stages) {
+  /// The fills of one ring, run by run.
+  struct Loads {
+    ArrayRef<scf::ForOp> runs;
     SmallVector<tile::FillOp> fills;
     SmallVector<BlockRow> rows;
-    for (scf::ForOp run : runs) {
-      tile::FillOp k = fillOf(run, "k"), v = fillOf(run, "v");
-      if (!k || !v)
-        return run.emitOpError("expected a fill of ring \"k\" and one of ring \"v\" in a run");
-      fills.push_back(k);
-      rows.emplace_back(run, k);
-    }
-    for (StringRef name : {"k", "v"}) {
-      auto ring = fillOf(runs.front(), name).getRing();
-      SmallVector<int64_t> shape(ring.getType().getShape());
-      shape[0] = stages;
-      ring.setType(tile::RingType::get(&getContext(), shape, ring.getType().getElementType()));
-    }
-    Value total = scf::ForOp(runs.back()).getUpperBound();
+    Value ordinal; ///< of the first block
 
-    // The first block, before everything else that the tile loads.
-    Block *body = runs.front()->getBlock();
-    tile::FillOp first = *body->getOps<tile::FillOp>().begin();
-    Value ordinal = ordinalBase(fills.front(), runs.front());
-    if (!ordinal)
-      return fills.front().emitOpError("expected the ordinal of a fill to be the run's counter and what was done before");
-    moveBefore(total, first);
-    for (const BlockRow &row : rows)
+    /// `if (i < total) fill block i`, where that belongs to run `index` or one after it; `i` is
+    /// `ahead` of `from`, or that itself where there is none.
+    void prefetch(ImplicitLocOpBuilder &b, Value from, int64_t ahead, size_t index) {
+      Value i = arith::ConstantIndexOp::create(b, ahead);
+      if (from)
+        i = ahead ? arith::AddIOp::create(b, from, i) : from;
+      Value it = from || ahead ? arith::AddIOp::create(b, ordinal, i) : ordinal;
+      PipelineLoads::prefetch(b, i, scf::ForOp(runs.back()).getUpperBound(), it, fills[index], runs, rows, index);
+    }
+  };
+
+  /// The loads of a ring, which gets its stages. Their rows and the number of blocks are computed before `anchor`.
+  FailureOr<Loads> loadsOf(ArrayRef<scf::ForOp> runs, StringRef name, int64_t stages, Operation *anchor) {
+    Loads loads{runs, {}, {}, {}};
+    for (scf::ForOp run : runs) {
+      tile::FillOp fill = fillOf(run, name);
+      if (!fill)
+        return run.emitOpError() << "expected a fill of ring \"" << name << "\" in a run";
+      loads.fills.push_back(fill);
+      loads.rows.emplace_back(run, fill);
+    }
+    auto ring = loads.fills.front().getRing();
+    SmallVector<int64_t> shape(ring.getType().getShape());
+    shape[0] = stages;
+    ring.setType(tile::RingType::get(&getContext(), shape, ring.getType().getElementType()));
+    loads.ordinal = ordinalBase(loads.fills.front(), runs.front());
+    if (!loads.ordinal)
+      return loads.fills.front().emitOpError("expected the ordinal of a fill to be the run's counter and what was done before");
+    moveBefore(scf::ForOp(runs.back()).getUpperBound(), anchor);
+    for (const BlockRow &row : loads.rows)
       for (Value input : row.inputs())
-        moveBefore(input, first);
+        moveBefore(input, anchor);
+    return loads;
+  }
+
+  LogicalResult pipeline(ArrayRef<scf::ForOp> runs, int64_t stages) {
+    // The first block, before everything else that the tile loads.
+    tile::FillOp first = *runs.front()->getBlock()->getOps<tile::FillOp>().begin();
+    FailureOr<Loads> k = loadsOf(runs, "k", stages, first), v = loadsOf(runs, "v", stages, first);
+    if (failed(k) || failed(v))
+      return failure();
     ImplicitLocOpBuilder b(first.getLoc(), first);
-    Value zero = arith::ConstantIndexOp::create(b, 0);
-    prefetch(b, zero, total, ordinal, fills.front(), runs, rows, 0);
+    k->prefetch(b, Value(), 0, 0);
+    for (auto [index, run] : llvm::enumerate(runs)) {
+      b.setInsertionPointToStart(scf::ForOp(run).getBody());
+      k->prefetch(b, scf::ForOp(run).getInductionVar(), 1, index);
+    }
+    for (tile::FillOp fill : k->fills)
+      fill.erase();
+    return success();
+  }
+
+  LogicalResult pipelineInStep(ArrayRef<scf::ForOp> runs, int64_t stages) {
+    tile::FillOp first = *runs.front()->getBlock()->getOps<tile::FillOp>().begin();
+    FailureOr<Loads> k = loadsOf(runs, "k", stages, first), v = loadsOf(runs, "v", stages, first);
+    if (failed(k) || failed(v))
+      return failure();
+    ImplicitLocOpBuilder b(first.getLoc(), first);
+    b.setInsertionPointAfter(first);
+    for (int64_t i = 0; i < stages; ++i) {
+      k->prefetch(b, Value(), i, 0);
+      if (i + 1 < stages)
+        v->prefetch(b, Value(), i, 0);
+    }
     for (auto [index, run] : llvm::enumerate(runs)) {
       scf::ForOp loop = run;
-      b.setInsertionPointToStart(loop.getBody());
-      Value next = arith::AddIOp::create(b, loop.getInductionVar(), arith::ConstantIndexOp::create(b, 1));
-      prefetch(b, next, total, arith::AddIOp::create(b, ordinal, next), fills[index], runs, rows, index);
+      auto waits = [&](tile::RingOp ring) -> tile::WaitOp {
+        for (auto wait : loop.getBody()->getOps<tile::WaitOp>())
+          if (wait.getRing() == ring.getRing())
+            return wait;
+        return {};
+      };
+      auto ringOf = [](Loads &loads) { return loads.fills.front().getRing().getDefiningOp<tile::RingOp>(); };
+      tile::WaitOp kWait = waits(ringOf(*k)), vWait = waits(ringOf(*v));
+      tile::ReleaseOp kRelease;
+      for (auto release : loop.getBody()->getOps<tile::ReleaseOp>())
+        if (release.getRing() == k->fills.front().getRing())
+          kRelease = release;
+      if (!kWait || !vWait || !kRelease)
+        return loop.emitOpError("expected a wait for each of K and V and a release of K in a run");
+      b.setInsertionPointAfter(kWait);
+      if (stages == 1)
+        v->fills[index]->moveAfter(kWait);
+      else
+        v->prefetch(b, loop.getInductionVar(), stages - 1, index);
+      vWait->moveAfter(kRelease);
+      b.setInsertionPointAfter(vWait);
+      k->prefetch(b, loop.getInductionVar(), stages, index);
     }
-    for (tile::FillOp fill : fills)
-      fill.erase();
+    for (auto [fillK, fillV] : llvm::zip(k->fills, v->fills)) {
+      fillK.erase();
+      if (stages > 1)
+        fillV.erase();
+    }
     return success();
   }
 

@@ -1,5 +1,6 @@
 //===- Planning.cpp - flash ops as the planning library sees them ---------===//
 #include "flash/Planning.h"
+#include "flash/Schedule/Int.h"
 #include "flash/Schedule/Splits.h"
 #include "mlir/IR/Builders.h"
 
@@ -20,6 +21,8 @@ schedule::PlanOverrides flash::overridesOf(PlanAttr plan) {
   fixed.tileN = plan.getInt("tile", 1);
   fixed.stages = plan.getInt("stages");
   fixed.consumers = plan.getInt("consumers");
+  if (auto warps = plan.getInt("warps"))
+    fixed.consumers = schedule::ceilDiv(*warps, schedule::warpgroupWarps);
   fixed.producerRegisters = plan.getInt("registers", 0);
   fixed.consumerRegisters = plan.getInt("registers", 1);
   if (auto name = plan.getText("split_by"))
@@ -35,6 +38,7 @@ schedule::PlanOverrides flash::overridesOf(PlanAttr plan) {
     fixed.transfer = schedule::parseTransfer(*name);
   if (auto name = plan.getText("order"))
     fixed.order = schedule::parseOrder(*name);
+  fixed.persistent = plan.getFlag("persistent");
   fixed.stealing = plan.getFlag("stealing");
   if (auto reasons = plan.getFields().getAs<DictionaryAttr>("why"))
     if (auto why = reasons.getAs<StringAttr>("tile"))

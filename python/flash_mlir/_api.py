@@ -80,7 +80,9 @@ def _target(target, q, x):
         if q.device == "cpu":
             return "cpu"
         major, minor = capability(x)
-        return f"sm_{major}{minor}" + ("a" if major >= 9 else "")
+        if major > 9:  # compiled by the driver; from 12 on a multiprocessor has the shared memory of 8.9
+            return "sm_80" if major < 12 else "sm_89"
+        return f"sm_{major}{minor}" + ("a" if major == 9 else "")
     if not isinstance(target, str):
         raise TypeError(f"expected target to be a string, got {type(target).__name__}")
     return target

@@ -406,10 +406,19 @@ def test_tensors_and_targets_that_do_not_meet(torch, fake):
     torch.cuda.get_device_capability = lambda device: (7, 5)
     with pytest.raises(ValueError, match="sm_75"):
         flash_mlir.attention(*qkv())
-    torch.cuda.get_device_capability = lambda device: (8, 0)
-    with pytest.raises(NotImplementedError, match="sm_80"):
-        flash_mlir.attention(*qkv())
     q, k, v = qkv(h=2)
     with pytest.raises(NotImplementedError, match="pack_gqa"):
         flash_mlir.attention(LooksLikeTensor((1, 200, 4, 128)), k, v, target="sm_90a", pack_gqa=True)
     assert fake.launches == 0
+
+
+@pytest.mark.parametrize("capability, target", [((8, 0), "sm_80"), ((8, 6), "sm_86"), ((8, 9), "sm_89"), ((9, 0), "sm_90a"), ((10, 0), "sm_80"), ((12, 0), "sm_89")])
+def test_a_device_has_its_target(torch, fake, capability, target):
+    torch.cuda.get_device_capability = lambda device: capability
+    q, k, v = qkv()
+    assert flash_mlir.explain(q, k, v, json=True)["target"] == target
+
+
+def test_older_code_runs_on_a_newer_device(torch, fake):
+    flash_mlir.attention(*qkv(), num_splits=1, target="sm_80")
+    assert fake.launches == 1 and fake.maps == 0

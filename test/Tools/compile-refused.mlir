@@ -4,7 +4,7 @@
 // RUN: not flash-compile %s --target=cpu --emit=ptx 2>&1 | FileCheck %s --check-prefix=CPU
 // CPU: error: the cpu has neither ptx nor cubin
 // RUN: not flash-compile %s --target=sm_70 2>&1 | FileCheck %s --check-prefix=TARGET
-// TARGET: error: target must be sm_90a or cpu, not 'sm_70'
+// TARGET: error: target must be sm_80, sm_86, sm_89, sm_90a or cpu, not 'sm_70'
 // RUN: not flash-compile %t.none 2>&1 | FileCheck %s --check-prefix=FILE
 // FILE: error: cannot open input file
 // RUN: not flash-compile --json %s 2>&1 | FileCheck %s --check-prefix=JSON

@@ -207,8 +207,8 @@ TEST(Plan, WhatIsNotBuiltIsSaidApart) {
   EXPECT_EQ(refused(grouped, {.packGqa = true}, Refusal::notBuilt),
             "packed query heads (pack_gqa) are not built for sm_90a; leave pack_gqa out, or use "
             "cpu");
-  EXPECT_EQ(refused(problem(Target::sm86), {}, Refusal::notBuilt),
-            "kernels for sm_86 are not built; use sm_90a or cpu");
+  EXPECT_EQ(refused(problem(Target::sm86, 64, 512), {}, Refusal::notBuilt),
+            "kernels of head sizes 64 and 512 are not built for sm_86; use sm_90a or cpu");
   Problem f8 = h;
   f8.element = ElementType::f8;
   EXPECT_EQ(refused(f8, {}, Refusal::notBuilt), "f8e4m3 is not built; use f16 or bf16");

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace flash::cuda {
@@ -54,15 +55,25 @@ struct Launch {
   void *stream;
 };
 
-/// Multiprocessors of a device, or why it cannot run code for compute capability `major`.`minor`.
-Or<int64_t> multiprocessors(int device, int major, int minor);
+/// What code is compiled for: "sm_90a" is 9.0 and no other, "sm_86" 8.6 and all that came later.
+struct Capability {
+  int major = 0, minor = 0;
+  bool only = false;
+
+  explicit Capability(std::string_view target);
+};
+
+/// Multiprocessors of a device, or why it cannot run code for `needed`.
+Or<int64_t> multiprocessors(int device, Capability needed);
 
 /// The kernels of a module and their code, loaded once a context.
 class Loaded {
 public:
-  /// `image`: a cubin, or PTX that the driver compiles.
-  Loaded(std::vector<Kernel> kernels, std::string image, schedule::ElementType element)
-      : kernels(std::move(kernels)), image(std::move(image)), element(element) {}
+  /// `cubin` may be empty, and runs on no other generation of devices; the driver compiles `ptx`.
+  Loaded(std::vector<Kernel> kernels, Capability of, std::string ptx, std::string cubin,
+         schedule::ElementType element)
+      : kernels(std::move(kernels)), of(of), ptx(std::move(ptx)), cubin(std::move(cubin)),
+        element(element) {}
 
   /// Checks the operands and queues kernel `number`. Waits for nothing.
   Outcome launch(size_t number, const Operands &operands, const Launch &launch);
@@ -72,10 +83,11 @@ private:
     unsigned long long context;    ///< the driver's never reused number
     std::vector<void *> functions; ///< one a kernel
   };
-  Or<void *> functionOf(size_t number, unsigned long long context);
+  Or<void *> functionOf(size_t number, unsigned long long context, int device);
 
   std::vector<Kernel> kernels;
-  std::string image;
+  Capability of;
+  std::string ptx, cubin;
   schedule::ElementType element;
   std::mutex mutex;
   std::vector<Module> modules;

@@ -32,7 +32,7 @@ inline constexpr int64_t unlimited = std::numeric_limits<int64_t>::max();
 
 /// What all GPUs here share.
 inline constexpr int64_t warpThreads = 32;
-inline constexpr int64_t warpgroupWarps = 4; ///< roles have whole warpgroups
+inline constexpr int64_t warpgroupWarps = 4; ///< a consumer is a warpgroup
 inline constexpr int64_t warpRows = 16;      ///< rows that a warp multiplies at a time
 
 struct Machine {
@@ -47,6 +47,8 @@ struct Machine {
   int64_t l2Bytes;               ///< of that part
   int64_t namedBarriers;         ///< of one block, barrier 0 included
   int64_t mmaRows;               ///< rows of the smallest product one consumer issues
+  bool kernelsOverlap; ///< a kernel may begin before the one that it waits for has ended
+  bool roles; ///< one thread copies a tile, and roles have registers of their own
 };
 
 const Machine &machineOf(Target target);

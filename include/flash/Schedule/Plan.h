@@ -86,6 +86,7 @@ struct Plan {
   bool persistent = true;
   bool stealing = false; ///< tiles from an atomic counter instead of a static stride
   Transfer transfer = Transfer::tma;
+  bool roles = true;       ///< copies and products are programs of their own; else all warps do all
   int64_t sharedBytes = 0; ///< of a block, mbarriers included; 0 on the cpu
   int64_t threads = 1;     ///< of a block
   Reasons reasons;

@@ -82,9 +82,9 @@ std::optional<SplitBy> parseSplitBy(std::string_view name);
 struct Tile {
   int64_t tileM, tileN;
   int64_t stages;
-  int64_t consumers;
+  int64_t consumers; ///< warpgroups that compute
   SplitBy splitBy;
-  int64_t producerRegisters, consumerRegisters; ///< 0 on a machine without register roles
+  int64_t producerRegisters, consumerRegisters; ///< of a thread; 0 on the cpu
   bool pvFromRegisters, overlap;
   std::string_view reason;
   bool qInRegisters = false; ///< Q is read once a tile, and its slot is free at once

@@ -1,6 +1,6 @@
 //===- Gather.cpp - rows to shared memory by cp.async ---------------------===//
 //
-// Eight neighbouring threads copy the 128 bytes of a row's panel, so that 16 rows move at a time:
+// Eight neighbouring threads copy the 128 bytes of a row's panel:
 //
 //   piece c of row r in panel p goes to   p * rows * 128 + r * 128 + (c ^ r % 8) * 16
 //
@@ -10,17 +10,31 @@
 #include "Gather.h"
 #include "flash/Conversion/IrInt.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
 using namespace mlir;
 
 namespace flash::nvvm {
 
+/// 16 bytes from `from`, `fromOffset` bytes on, to `to`, likewise; or zeros where `size` is 0,
+/// which reads nothing. Constant distances stand in the text: in registers they would be kept over
+/// loops.
+static void copyPiece(ImplicitLocOpBuilder &b, Value to, int64_t toOffset, Value from,
+                      int64_t fromOffset, Value size) {
+  std::string text = "cp.async.cg.shared.global [$0+" + std::to_string(toOffset) + "], [$1+" +
+                     std::to_string(fromOffset) + "], 16, $2;";
+  LLVM::InlineAsmOp::create(b, LLVM::LLVMVoidType::get(b.getContext()), ValueRange{to, from, size},
+                            text, "r,l,r,~{memory}", /*has_side_effects=*/true,
+                            /*is_align_stack=*/false, LLVM::tailcallkind::TailCallKind::None,
+                            LLVM::AsmDialectAttr::get(b.getContext(), LLVM::AsmDialect::AD_ATT),
+                            ArrayAttr());
+}
+
 void emitGather(ImplicitLocOpBuilder &b, Kernel &kernel, tile::FillOp op, tile::FillOp::Adaptor in,
-                Value offset, Value thread) {
+                Value offset, Value thread, int64_t threads) {
   constexpr int64_t pieceBytes = 16, pieces = panelRowBytes / pieceBytes;
-  constexpr int64_t rowsAtOnce = gatherThreads / pieces, pieceCols = panelCols / pieces;
+  constexpr int64_t pieceCols = panelCols / pieces, elementBytes = panelRowBytes / panelCols;
+  const int64_t rowsAtOnce = threads / pieces;
   tile::ViewOp view = viewOf(op.getView());
   tile::RingType type = op.getRing().getType();
   int64_t rows = type.getShape()[1], cols = view.getView().getType().getShape()[0];
@@ -29,32 +43,33 @@ void emitGather(ImplicitLocOpBuilder &b, Kernel &kernel, tile::FillOp op, tile::
   Value swizzled =
       arith::XOrIOp::create(b, toI32(b, piece.get()), toI32(b, remainder(row, pieces).get()));
   // rowsAtOnce is a multiple of 8: a thread's rows have one swizzle.
-  Value first =
-      arith::AddIOp::create(b, offset, arith::MulIOp::create(b, swizzled, i32(b, pieceBytes)));
-  Value length = toIndex(b, kernel.length(b, view));
+  Value to = LLVM::PtrToIntOp::create(b, b.getI32Type(), kernel.shared(b, offset));
+  to = arith::AddIOp::create(b, to, toI32(b, (row * panelRowBytes).get()));
+  to = arith::AddIOp::create(b, to, arith::MulIOp::create(b, swizzled, i32(b, pieceBytes)));
 
-  Value zero = arith::ConstantIndexOp::create(b, 0), end = arith::ConstantIndexOp::create(b, rows);
-  auto loop = scf::ForOp::create(b, zero, end, arith::ConstantIndexOp::create(b, rowsAtOnce));
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(loop.getBody());
-  IrInt mine = IrInt(b, loop.getInductionVar()) + row, global = mine + IrInt(b, in.getRow());
-  Value source =
+  IrInt global = row + IrInt(b, in.getRow());
+  IrInt left = IrInt(b, toIndex(b, kernel.length(b, view))) - global;
+  Value from =
       kernel.address(b, view, in.getBatch(), in.getHead(), global.get(), (piece * pieceCols).get());
-  Value to = arith::AddIOp::create(b, first, toI32(b, (mine * panelRowBytes).get()));
-  Value isRow = lessThan(global, IrInt(b, length)).get();
-  for (int64_t panel = 0; panel < panelsOf(type.getShape()[2]); ++panel) {
-    Value isInside = isRow;
-    if ((panel + 1) * panelCols > cols)
-      isInside = arith::AndIOp::create(b, isRow,
-                                       lessThan(piece * pieceCols + panel * panelCols, cols).get());
-    // A piece of size 0 reads nothing and writes zeros.
-    Value size = arith::SelectOp::create(b, isInside, i32(b, pieceBytes), i32(b, 0));
-    Value at = kernel.shared(b, arith::AddIOp::create(b, to, i32(b, panel * rows * panelRowBytes)));
-    Value from =
-        LLVM::GEPOp::create(b, source.getType(), type.getElementType(), source,
-                            ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(panel * panelCols)});
-    NVVM::CpAsyncOp::create(b, at, from, static_cast<uint32_t>(pieceBytes),
-                            NVVM::LoadCacheModifierKind::CG, size);
+  Value next = arith::MulIOp::create(b, kernel.rowStride(view),
+                                     arith::ConstantOp::create(b, b.getI64IntegerAttr(rowsAtOnce)));
+  for (int64_t first = 0; first < rows; first += rowsAtOnce) {
+    if (first)
+      from = LLVM::GEPOp::create(b, from.getType(), type.getElementType(), from, ValueRange{next});
+    OpBuilder::InsertionGuard guard(b);
+    if (first + rowsAtOnce > rows) // more threads than rows are left
+      b.setInsertionPointToStart(
+          scf::IfOp::create(b, lessThan(row + first, rows).get()).thenBlock());
+    Value isRow = lessThan(constant(row, first), left).get();
+    for (int64_t panel = 0; panel < panelsOf(type.getShape()[2]); ++panel) {
+      Value isInside = isRow;
+      if ((panel + 1) * panelCols > cols)
+        isInside = arith::AndIOp::create(
+            b, isRow, lessThan(piece * pieceCols + panel * panelCols, cols).get());
+      Value size = arith::SelectOp::create(b, isInside, i32(b, pieceBytes), i32(b, 0));
+      copyPiece(b, to, (panel * rows + first) * panelRowBytes, from,
+                panel * panelCols * elementBytes, size);
+    }
   }
 }
 

@@ -10,14 +10,14 @@
 
 namespace flash::nvvm {
 
-/// Threads that share a copy.
+/// Threads that share a copy on sm_90a.
 inline constexpr int64_t gatherThreads = 128;
 
 /// Starts this thread's share of the copy of a view's rows [row, row + rows) into the slot at byte
 /// `offset`: 16-byte pieces, zeros outside the length and past the view's columns. `thread` is
-/// below gatherThreads.
+/// below `threads`, a multiple of 64.
 void emitGather(mlir::ImplicitLocOpBuilder &b, Kernel &kernel, tile::FillOp op,
-                tile::FillOp::Adaptor in, mlir::Value offset, mlir::Value thread);
+                tile::FillOp::Adaptor in, mlir::Value offset, mlir::Value thread, int64_t threads);
 
 } // namespace flash::nvvm
 

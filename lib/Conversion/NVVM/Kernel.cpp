@@ -54,11 +54,28 @@ Value broadcastLane0(ImplicitLocOpBuilder &b, Value value) {
   return shuffle(b, value, 0, NVVM::ShflKind::idx);
 }
 
+Value anyAtBarrier(ImplicitLocOpBuilder &b, Value predicate, Value id, int64_t threads) {
+  Value any = LLVM::InlineAsmOp::create(
+                  b, b.getI32Type(), ValueRange{predicate, id, i32(b, threads)},
+                  "{\n\t.reg .pred any;\n\tbarrier.cta.red.or.pred.aligned any, $2, $3, $1;\n\t"
+                  "selp.b32 $0, 1, 0, any;\n\t}",
+                  "=r,b,r,r,~{memory}", /*has_side_effects=*/true, /*is_align_stack=*/false,
+                  LLVM::tailcallkind::TailCallKind::None,
+                  LLVM::AsmDialectAttr::get(b.getContext(), LLVM::AsmDialect::AD_ATT), ArrayAttr())
+                  .getRes();
+  return arith::CmpIOp::create(b, arith::CmpIPredicate::ne, any, i32(b, 0));
+}
+
 tile::ViewOp viewOf(Value value) { return value.getDefiningOp<tile::ViewOp>(); }
 tile::RingOp ringOf(Value value) { return value.getDefiningOp<tile::RingOp>(); }
 int64_t panelsOf(int64_t cols) { return (cols + panelCols - 1) / panelCols; }
 int64_t slotBytes(tile::RingType type) {
   return panelsOf(type.getShape()[2]) * type.getShape()[1] * panelRowBytes;
+}
+Value sliceOffset(ImplicitLocOpBuilder &b, tile::SliceOp op, Value col, int64_t unit) {
+  const int64_t panel = op.getTile().getType().getShape()[0] * panelRowBytes / unit;
+  Value number = toI32(b, floorDiv(IrInt(b, col), panelCols).get());
+  return arith::MulIOp::create(b, number, i32(b, panel));
 }
 
 //===----------------------------------------------------------------------===//
@@ -132,6 +149,8 @@ LogicalResult Kernel::check() {
     if (all * 32 != threads)
       refuse(roles) << "roles need " << all * 32 << " threads, the kernel has " << threads;
   });
+  const bool roles =
+      schedule::machineOf(func->getAttrOfType<TargetAttr>("flash.target").target()).roles;
   Block *entry = &func.getBody().front();
   auto isArgument = [&](Value value) {
     auto argument = dyn_cast<BlockArgument>(value);
@@ -153,7 +172,7 @@ LogicalResult Kernel::check() {
         refuse(op) << "memrefs are the kernel's arguments, for views, sinks and constant dims only";
     }
     auto ring = dyn_cast<tile::RingOp>(op);
-    if (ring && (!ring.getOffset() || !ring.getBarriers()))
+    if (ring && (!ring.getOffset() || (roles && !ring.getBarriers())))
       refuse(ring) << "ring needs offset and barriers; run flash-tile-assign first";
     auto turn = dyn_cast<tile::InTurnOp>(op);
     if (turn && turn->getParentOfType<tile::RolesOp>() && !turn.getBarriers())
@@ -352,7 +371,12 @@ LLVM::LLVMFuncOp Kernel::finish() {
   // setmaxnreg is ignored without a bound on the threads (PTX ISA, setmaxnreg).
   kernel->setAttr(NVVM::NVVMDialect::getMaxntidAttrName(),
                   b.getDenseI32ArrayAttr({static_cast<int32_t>(threads), 1, 1}));
-  kernel->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), b.getI32IntegerAttr(1));
+  auto plan = func->getAttrOfType<PlanAttr>("flash.plan");
+  if (!hasRoles && plan && plan.getInt("warps") && plan.getInt("registers", 1))
+    kernel->setAttr(NVVM::NVVMDialect::getMaxnregAttrName(),
+                    b.getI32IntegerAttr(static_cast<int32_t>(*plan.getInt("registers", 1))));
+  else
+    kernel->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), b.getI32IntegerAttr(1));
   kernel.setDenormalFpMathF32("preserve-sign");
 
   kernel.getBody().takeBody(func.getBody());

@@ -47,6 +47,9 @@ public:
   /// A head's logit of a sink.
   mlir::Value logit(mlir::ImplicitLocOpBuilder &b, mlir::Value sink, mlir::Value head);
 
+  /// Elements from one row of the view to the next, i64.
+  mlir::Value rowStride(tile::ViewOp view) { return stride(view.getSource(), 1); }
+
   /// The llvm.func in place of the func.func; all uses of the old arguments must be gone.
   mlir::LLVM::LLVMFuncOp finish();
 
@@ -78,6 +81,10 @@ int64_t slotBytes(tile::RingType type);
 int64_t panelsOf(int64_t cols);
 inline constexpr int64_t panelCols = 64, panelRowBytes = 128;
 
+/// Where a slice's tile begins, behind the one it is of, in units of `unit` bytes (i32).
+mlir::Value sliceOffset(mlir::ImplicitLocOpBuilder &b, tile::SliceOp op, mlir::Value col,
+                        int64_t unit);
+
 // Numbers of the executing thread, i32.
 mlir::Value threadId(mlir::ImplicitLocOpBuilder &b);
 mlir::Value laneId(mlir::ImplicitLocOpBuilder &b);
@@ -86,6 +93,9 @@ mlir::Value toI32(mlir::ImplicitLocOpBuilder &b, mlir::Value index);
 mlir::Value toIndex(mlir::ImplicitLocOpBuilder &b, mlir::Value i32);
 /// `value` of lane (lane ^ mask).
 mlir::Value shuffleXor(mlir::ImplicitLocOpBuilder &b, mlir::Value value, int64_t mask);
+/// Whether `predicate` (i1) holds in any of `threads` threads, which meet at named barrier `id`.
+mlir::Value anyAtBarrier(mlir::ImplicitLocOpBuilder &b, mlir::Value predicate, mlir::Value id,
+                         int64_t threads);
 /// `value` of lane 0: tells the compiler that it is uniform.
 mlir::Value broadcastLane0(mlir::ImplicitLocOpBuilder &b, mlir::Value value);
 

@@ -14,6 +14,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "Gather.h"
+#include "Ldmatrix.h"
 #include "TileEmitter.h"
 #include "Wgmma.h"
 #include "flash/Conversion/IrInt.h"
@@ -68,7 +69,7 @@ public:
   void giveTurn(B &b, Value id) override {
     NVVM::BarrierArriveOp::create(b, id, i32(b, 2 * kWarpsPerGroup * schedule::warpThreads));
   }
-  Value wait(B &b, tile::RingOp ring, Value it) override;
+  Value wait(B &b, tile::WaitOp op, Value it) override;
   Value tileOf(B &b, tile::RingOp ring, Value it) override {
     return address(b, ring, slotOf(b, ring, it));
   }
@@ -261,16 +262,7 @@ Value Sm90Emitter::isCopier(B &b) {
 Value Sm90Emitter::anyOfInstance(B &b, Value predicate) {
   // Consumer i owns named barrier 1 + i, its warpgroup's number.
   Value id = kernel.hasRoles ? warpGroup(b) : i32(b, 0);
-  Value any = LLVM::InlineAsmOp::create(
-                  b, b.getI32Type(),
-                  ValueRange{predicate, id, i32(b, kernel.warps * schedule::warpThreads)},
-                  "{\n\t.reg .pred any;\n\tbarrier.cta.red.or.pred.aligned any, $2, $3, $1;\n\t"
-                  "selp.b32 $0, 1, 0, any;\n\t}",
-                  "=r,b,r,r,~{memory}", /*has_side_effects=*/true, /*is_align_stack=*/false,
-                  LLVM::tailcallkind::TailCallKind::None,
-                  LLVM::AsmDialectAttr::get(b.getContext(), LLVM::AsmDialect::AD_ATT), ArrayAttr())
-                  .getRes();
-  return arith::CmpIOp::create(b, arith::CmpIPredicate::ne, any, i32(b, 0));
+  return anyAtBarrier(b, predicate, id, kernel.warps * schedule::warpThreads);
 }
 
 void Sm90Emitter::fill(B &b, tile::FillOp op, tile::FillOp::Adaptor in) {
@@ -282,7 +274,7 @@ void Sm90Emitter::fill(B &b, tile::FillOp op, tile::FillOp::Adaptor in) {
   Value full = barrier(b, ring, slot.number, false);
   if (gathers) {
     Value thread = arith::AndIOp::create(b, threadId(b), i32(b, gatherThreads - 1));
-    emitGather(b, kernel, op, in, slotOffset(b, ring, slot.number), thread);
+    emitGather(b, kernel, op, in, slotOffset(b, ring, slot.number), thread, gatherThreads);
     NVVM::CpAsyncMBarrierArriveOp::create(b, full, /*noinc=*/true);
     return;
   }
@@ -302,7 +294,8 @@ void Sm90Emitter::fill(B &b, tile::FillOp op, tile::FillOp::Adaptor in) {
   }
 }
 
-Value Sm90Emitter::wait(B &b, tile::RingOp ring, Value it) {
+Value Sm90Emitter::wait(B &b, tile::WaitOp op, Value it) {
+  tile::RingOp ring = ringOf(op.getRing());
   Slot slot = slotOf(b, ring, it);
   await(b, barrier(b, ring, slot.number, false), slot.parity);
   if (gathers) // written through the generic proxy, read by wgmma (PTX ISA, "Async proxy")
@@ -346,57 +339,16 @@ Value Sm90Emitter::follow(B &b, tile::RingOp ring, Value it) {
   return ordinal;
 }
 
-/// ldmatrix gives a lane the cells of an A operand (PTX ISA, "ldmatrix"): lane l names row l % 16
-/// of the warp and the columns from 8 * (l / 16) on, of each 16 x 16 block.
 Value Sm90Emitter::read(B &b, tile::ReadOp op, Value tile) {
-  ArrayRef<int64_t> shape = op.getTile().getType().getShape();
-  const int64_t rows = shape[0], rowsPerMatrix = 8, blockCols = 16,
-                chunks = blockCols / rowsPerMatrix, blocksPerPanel = panelCols / blockCols;
-  Value lane = laneId(b);
-  Value warp = arith::ShRUIOp::create(b, threadId(b), i32(b, 5));
-  if (kernel.warps * schedule::warpThreads != kernel.threads)
-    warp = arith::RemUIOp::create(b, warp, i32(b, kernel.warps));
-  Value row = arith::AndIOp::create(b, lane, i32(b, schedule::warpRows - 1));
-  row = arith::AddIOp::create(
-      b, row, arith::MulIOp::create(b, warp, i32(b, static_cast<int64_t>(schedule::warpRows))));
-  // The swizzle exchanges the 16-byte chunks of a row by the row's number within 8.
-  Value chunk = arith::XOrIOp::create(b, arith::ShRUIOp::create(b, lane, i32(b, 4)),
-                                      arith::AndIOp::create(b, lane, i32(b, rowsPerMatrix - 1)));
-  Value first = arith::AddIOp::create(
-      b, tile, arith::MulIOp::create(b, row, i32(b, panelRowBytes / kTileUnit)));
-  auto four =
-      LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(4, b.getI32Type()));
-  Value cells =
-      LLVM::PoisonOp::create(b, VectorType::get({shape[1] / blockCols * 4}, b.getI32Type()));
-  for (int64_t block = 0; block < shape[1] / blockCols; ++block) {
-    Value at = arith::XOrIOp::create(b, chunk, i32(b, block % blocksPerPanel * chunks));
-    at = arith::AddIOp::create(b, first, at);
-    at = arith::AddIOp::create(b, at,
-                               i32(b, block / blocksPerPanel * rows * panelRowBytes / kTileUnit));
-    at = arith::ShLIOp::create(b, at, i32(b, 4));
-    Value loaded =
-        LLVM::InlineAsmOp::create(
-            b, four, ValueRange{at},
-            "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {$0, $1, $2, $3}, [$4];",
-            "=r,=r,=r,=r,r,~{memory}",
-            /*has_side_effects=*/true, /*is_align_stack=*/false,
-            LLVM::tailcallkind::TailCallKind::None,
-            LLVM::AsmDialectAttr::get(b.getContext(), LLVM::AsmDialect::AD_ATT), ArrayAttr())
-            .getRes();
-    for (int64_t i = 0; i < 4; ++i)
-      cells = LLVM::InsertElementOp::create(b, cells, LLVM::ExtractValueOp::create(b, loaded, i),
-                                            i32(b, 4 * block + i));
-  }
+  Value cells = readTile(b, kernel, op.getTile().getType(),
+                         arith::MulIOp::create(b, tile, i32(b, kTileUnit)));
   // One lane releases the tile for all.
   NVVM::SyncWarpOp::create(b, i32(b, -1));
   return cells;
 }
 
 Value Sm90Emitter::slice(B &b, tile::SliceOp op, tile::SliceOp::Adaptor in) {
-  int64_t panel = op.getTile().getType().getShape()[0] * panelRowBytes / kTileUnit;
-  Value number = toI32(b, floorDiv(IrInt(b, in.getCol()), panelCols).get());
-  Value offset = arith::MulIOp::create(b, number, i32(b, panel));
-  return arith::AddIOp::create(b, in.getTile(), offset);
+  return arith::AddIOp::create(b, in.getTile(), sliceOffset(b, op, in.getCol(), kTileUnit));
 }
 
 Value Sm90Emitter::mma(B &b, tile::MmaOp op, tile::MmaOp::Adaptor in) {

@@ -88,10 +88,21 @@ static void expandTaking(IRRewriter &rewriter, tile::ForWorkOp op, Kernel &kerne
   rewriter.replaceOp(op, loop.getResults().drop_front(2));
 }
 
-/// Block i of n takes the ordinals i, i + n, ... of the order.
-static void expandWork(IRRewriter &rewriter, tile::ForWorkOp op) {
+/// Block i of n takes the ordinals i, i + n, ... of the order; `isOne`: there are n.
+static void expandWork(IRRewriter &rewriter, tile::ForWorkOp op, bool isOne) {
   B b(op.getLoc(), rewriter);
   Value first = toIndex(b, NVVM::BlockIdXOp::create(b, b.getI32Type()));
+  if (isOne && op->use_empty()) {
+    Value isTile = arith::CmpIOp::create(b, arith::CmpIPredicate::slt, first,
+                                         schedule::tilesOf(shapeOf(b, op)).get());
+    Block *body = scf::IfOp::create(b, isTile).thenBlock();
+    rewriter.eraseOp(body->getTerminator());
+    b.setInsertionPointToEnd(body);
+    auto yield = moveBody(b, rewriter, op, body, first, op.getInits());
+    rewriter.replaceOpWithNewOp<scf::YieldOp>(yield);
+    rewriter.eraseOp(op);
+    return;
+  }
   Value step = toIndex(b, NVVM::GridDimXOp::create(b, b.getI32Type()));
   auto loop =
       scf::ForOp::create(b, first, schedule::tilesOf(shapeOf(b, op)).get(), step, op.getInits());
@@ -200,6 +211,8 @@ void expandTurns(Kernel &kernel, TileEmitter &emitter) {
 
 LogicalResult expandStructure(Kernel &kernel, TileEmitter &emitter) {
   IRRewriter rewriter(kernel.func.getContext());
+  auto plan = kernel.func->getAttrOfType<PlanAttr>("flash.plan");
+  const bool isOne = plan && plan.getFlag("persistent") == false;
   // Innermost first: bodies move as they are.
   kernel.func.walk([&](Operation *op) {
     rewriter.setInsertionPoint(op);
@@ -215,7 +228,7 @@ LogicalResult expandStructure(Kernel &kernel, TileEmitter &emitter) {
       if (work.getRing())
         expandTaking(rewriter, work, kernel, emitter);
       else
-        expandWork(rewriter, work);
+        expandWork(rewriter, work, isOne);
     } else if (auto roles = dyn_cast<tile::RolesOp>(op)) {
       expandRoles(rewriter, roles, emitter);
     }

@@ -47,7 +47,7 @@ public:
   // Rings; ordinals of type index
   /// Waits for a free slot and starts the copy; in the copier.
   virtual void fill(B &b, tile::FillOp op, tile::FillOp::Adaptor in) = 0;
-  virtual mlir::Value wait(B &b, tile::RingOp ring, mlir::Value it) = 0;
+  virtual mlir::Value wait(B &b, tile::WaitOp op, mlir::Value it) = 0;
   virtual void release(B &b, tile::RingOp ring, mlir::Value it) = 0;
   /// Ordinals of work (i32) from one role to the others, through a ring of i32.
   virtual void publish(B &b, tile::RingOp ring, mlir::Value it, mlir::Value ordinal) = 0;
@@ -68,6 +68,7 @@ protected:
 };
 
 std::unique_ptr<TileEmitter> makeSm90Emitter(Kernel &kernel);
+std::unique_ptr<TileEmitter> makeSm80Emitter(Kernel &kernel); ///< sm_80, sm_86, sm_89
 
 } // namespace flash::nvvm
 

@@ -126,7 +126,7 @@ void addPatterns(RewritePatternSet &patterns, const TypeConverter &types, Machin
   add(+[](Machine &m, B &b, tile::WaitOp op, tile::WaitOp::Adaptor in) -> Values {
     tile::RingOp ring = ringOf(op.getRing());
     return {op.getAgain() ? m.emitter.tileOf(b, ring, in.getIt())
-                          : m.emitter.wait(b, ring, in.getIt())};
+                          : m.emitter.wait(b, op, in.getIt())};
   });
   add(+[](Machine &m, B &b, tile::ReleaseOp op, tile::ReleaseOp::Adaptor in) -> Values {
     m.emitter.release(b, ringOf(op.getRing()), in.getIt());
@@ -210,14 +210,16 @@ public:
 private:
   LogicalResult convert(func::FuncOp func) {
     auto target = func->getAttrOfType<TargetAttr>("flash.target");
-    if (!target || target.target() != schedule::Target::sm90)
+    if (!target || target.target() == schedule::Target::cpu)
       return func.emitError("no code for ")
              << (target ? target.getName() : StringRef("a kernel without flash.target"))
-             << ": convert-flash-tile-to-nvvm knows sm_90a";
+             << ": convert-flash-tile-to-nvvm knows GPUs, sm_80 to sm_90a";
     FailureOr<Kernel> kernel = Kernel::create(func);
     if (failed(kernel))
       return failure();
-    std::unique_ptr<TileEmitter> emitter = makeSm90Emitter(*kernel);
+    std::unique_ptr<TileEmitter> emitter = target.target() == schedule::Target::sm90
+                                               ? makeSm90Emitter(*kernel)
+                                               : makeSm80Emitter(*kernel);
     if (failed(emitter->check()) || failed(Fragments(*kernel).check()))
       return failure();
     expandTurns(*kernel, *emitter);

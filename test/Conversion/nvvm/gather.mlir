@@ -10,13 +10,14 @@
 // CHECK:         %[[ALL:.*]] = arith.constant 128 : i32
 // CHECK:         nvvm.mbarrier.init %{{.*}}, %[[ALL]]
 // CHECK:         nvvm.mbarrier.try_wait.parity
-// CHECK:         scf.for
-// CHECK:           %[[ROW:.*]] = arith.cmpi slt
-// CHECK:           %[[SIZE:.*]] = arith.select %[[ROW]]
-// CHECK:           nvvm.cp.async.shared.global %{{.*}}, %{{.*}}, 16, cache =  cg, %[[SIZE]]
-// CHECK:           arith.andi %[[ROW]]
-// CHECK:           nvvm.cp.async.shared.global
-// CHECK-NOT:       nvvm.cp.async.shared.global
+// CHECK:         %[[ROW:.*]] = arith.cmpi sgt, %{{.*}}, %c0 : index
+// CHECK:         %[[SIZE:.*]] = arith.select %[[ROW]]
+// CHECK:         llvm.inline_asm {{.*}}"cp.async.cg.shared.global [$0+0], [$1+0], 16, $2;", {{.*}} %{{.*}}, %{{.*}}, %[[SIZE]] :
+// CHECK:         arith.andi %[[ROW]],
+// CHECK:         llvm.inline_asm {{.*}}"cp.async.cg.shared.global [$0+8192], [$1+128], 16, $2;"
+// Sixteen rows at once: three more times.
+// CHECK-COUNT-6: llvm.inline_asm {{.*}}cp.async.cg.shared.global
+// CHECK-NOT:     cp.async.cg.shared.global
 // CHECK:         nvvm.cp.async.mbarrier.arrive %{{.*}} {noinc = true}
 // CHECK:         nvvm.mbarrier.try_wait.parity
 // CHECK-NEXT:    nvvm.fence.proxy {kind = #nvvm.proxy_kind<async.shared>, space = #nvvm.shared_space<cta>}

@@ -7,7 +7,7 @@ func.func @assign() attributes {flash.kernel, flash.target = #flash.target<"sm_9
 
 // -----
 
-// expected-error @+1 {{no code for cpu: convert-flash-tile-to-nvvm knows sm_90a}}
+// expected-error @+1 {{no code for cpu: convert-flash-tile-to-nvvm knows GPUs, sm_80 to sm_90a}}
 func.func @target() attributes {flash.kernel, flash.target = #flash.target<"cpu">, flash.threads = 128 : i64, flash.shared_bytes = 0 : i64} {
   return
 }

@@ -1,0 +1,73 @@
+//===- Ldmatrix.cpp - swizzled tiles to operands of a product -------------===//
+#include "Ldmatrix.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+using namespace mlir;
+
+namespace flash::nvvm {
+
+static constexpr int64_t matrixSide = 8, chunkBytes = 16;
+static constexpr int64_t chunksPerBlock = Ldmatrix::side / matrixSide;
+static constexpr int64_t blocksPerPanel = panelCols / Ldmatrix::side;
+
+Ldmatrix::Ldmatrix(B &b, Value tile, int64_t rows, Order order, Value row) : rows(rows) {
+  Value lane = laneId(b);
+  Value within = arith::AndIOp::create(b, lane, i32(b, matrixSide - 1));
+  Value bit3 = arith::AndIOp::create(b, arith::ShRUIOp::create(b, lane, i32(b, 3)), i32(b, 1));
+  Value bit4 = arith::ShRUIOp::create(b, lane, i32(b, 4));
+  Value rowHalf = order == rowsFirst ? bit3 : bit4, chunk = order == rowsFirst ? bit4 : bit3;
+  Value mine =
+      arith::AddIOp::create(b, within, arith::MulIOp::create(b, rowHalf, i32(b, matrixSide)));
+  if (row)
+    mine = arith::AddIOp::create(b, mine, row);
+  chunk = arith::XOrIOp::create(b, chunk, within);
+  first = arith::AddIOp::create(b, tile, arith::MulIOp::create(b, mine, i32(b, panelRowBytes)));
+  first = arith::AddIOp::create(b, first, arith::MulIOp::create(b, chunk, i32(b, chunkBytes)));
+}
+
+SmallVector<Value, 4> Ldmatrix::load(B &b, int64_t row, int64_t column, bool transposed) const {
+  const int64_t block = column / side;
+  // The bits of a chunk's number stand alone in the address, rows being 128 bytes.
+  Value at = first;
+  if (int64_t chunk = block % blocksPerPanel * chunksPerBlock)
+    at = arith::XOrIOp::create(b, at, i32(b, chunk * chunkBytes));
+  const int64_t offset = (block / blocksPerPanel * rows + row) * panelRowBytes;
+  auto four =
+      LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(4, b.getI32Type()));
+  std::string text = "ldmatrix.sync.aligned.m8n8.x4";
+  text += transposed ? ".trans" : "";
+  text += ".shared.b16 {$0, $1, $2, $3}, [$4+" + std::to_string(offset) + "];";
+  Value loaded =
+      LLVM::InlineAsmOp::create(b, four, ValueRange{at}, text, "=r,=r,=r,=r,r,~{memory}",
+                                /*has_side_effects=*/true, /*is_align_stack=*/false,
+                                LLVM::tailcallkind::TailCallKind::None,
+                                LLVM::AsmDialectAttr::get(b.getContext(), LLVM::AsmDialect::AD_ATT),
+                                ArrayAttr())
+          .getRes();
+  SmallVector<Value, 4> words;
+  for (int64_t i = 0; i < 4; ++i)
+    words.push_back(LLVM::ExtractValueOp::create(b, loaded, i));
+  return words;
+}
+
+Value firstRowOfWarp(ImplicitLocOpBuilder &b, Kernel &kernel, int64_t rows) {
+  Value warp = arith::ShRUIOp::create(b, threadId(b), i32(b, 5));
+  if (kernel.warps * schedule::warpThreads != kernel.threads)
+    warp = arith::RemUIOp::create(b, warp, i32(b, kernel.warps));
+  return arith::MulIOp::create(b, warp, i32(b, rows / kernel.warps));
+}
+
+Value readTile(ImplicitLocOpBuilder &b, Kernel &kernel, tile::TileType type, Value address) {
+  const int64_t rows = type.getShape()[0], cols = type.getShape()[1];
+  Ldmatrix matrices(b, address, rows, Ldmatrix::rowsFirst, firstRowOfWarp(b, kernel, rows));
+  const int64_t mine = rows / kernel.warps, words = mine * cols / schedule::warpThreads / 2;
+  Value cells = LLVM::PoisonOp::create(b, VectorType::get({words}, b.getI32Type()));
+  int64_t at = 0;
+  for (int64_t row = 0; row < mine; row += Ldmatrix::side)
+    for (int64_t col = 0; col < cols; col += Ldmatrix::side)
+      for (Value word : matrices.load(b, row, col))
+        cells = LLVM::InsertElementOp::create(b, cells, word, i32(b, at++));
+  return cells;
+}
+
+} // namespace flash::nvvm

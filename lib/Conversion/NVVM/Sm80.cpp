@@ -1,0 +1,225 @@
+//===- Sm80.cpp - cp.async, ldmatrix and mma.sync -------------------------===//
+//
+// One program: all warps copy, wait and multiply. Of an ordinal
+//
+//   fill   every thread starts its share of the copy, one commit group
+//   wait   every thread waits for its own share, then all warps meet: the tile is there, and every
+//          warp is past what stands before the wait
+//   release nothing; a fill into the slot stands behind a later wait, or lets the warps meet itself
+//
+// A product is done when its instructions are: a flight is the value. Tiles are byte addresses in
+// shared memory.
+//
+//===----------------------------------------------------------------------===//
+#include "CopyGroups.h"
+#include "Gather.h"
+#include "Ldmatrix.h"
+#include "TileEmitter.h"
+#include "flash/Conversion/IrInt.h"
+#include "flash/Schedule/WorkOrder.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+
+using namespace mlir;
+
+namespace flash::nvvm {
+namespace {
+
+class Sm80Emitter : public TileEmitter {
+public:
+  explicit Sm80Emitter(Kernel &kernel) : TileEmitter(kernel) {}
+
+  LogicalResult check() override;
+  void prologue(B &b) override;
+  Value warpGroup(B &b) override { return arith::ShRUIOp::create(b, threadId(b), i32(b, 7)); }
+  int64_t warpsPerGroup() const override { return schedule::warpgroupWarps; }
+  void enterRole(B &, tile::RoleAttr) override {}
+  void awaitTurn(B &, Value) override {}
+  void giveTurn(B &, Value) override {}
+  Value isCopier(B &b) override { return arith::ConstantOp::create(b, b.getBoolAttr(true)); }
+  Value isFirstOfInstance(B &b) override { return isCopier(b); }
+  Value anyOfInstance(B &b, Value predicate) override {
+    return anyAtBarrier(b, predicate, i32(b, 0), kernel.threads);
+  }
+
+  void fill(B &b, tile::FillOp op, tile::FillOp::Adaptor in) override;
+  Value wait(B &b, tile::WaitOp op, Value it) override;
+  void release(B &, tile::RingOp, Value) override {}
+  void publish(B &, tile::RingOp, Value, Value) override {}
+  Value follow(B &b, tile::RingOp, Value) override { return i32(b, 0); }
+  Value tileOf(B &b, tile::RingOp ring, Value it) override {
+    Value base = LLVM::PtrToIntOp::create(b, b.getI32Type(), kernel.shared(b, i32(b, 0)));
+    return arith::AddIOp::create(b, base, slotOffset(b, ring, it));
+  }
+  Value read(B &b, tile::ReadOp op, Value tile) override {
+    return readTile(b, kernel, op.getTile().getType(), tile);
+  }
+  Value slice(B &b, tile::SliceOp op, tile::SliceOp::Adaptor in) override {
+    return arith::AddIOp::create(b, in.getTile(), sliceOffset(b, op, in.getCol(), 1));
+  }
+  Value mma(B &b, tile::MmaOp op, tile::MmaOp::Adaptor in) override;
+  Value mmaWait(B &, Value flight, unsigned) override { return flight; }
+
+private:
+  /// Byte of the slot within shared memory.
+  Value slotOffset(B &b, tile::RingOp ring, Value it) {
+    const int64_t stages = ring.getType().getShape()[0];
+    Value first = i32(b, *ring.getOffset());
+    if (stages == 1)
+      return first;
+    Value slot = toI32(b, remainder(IrInt(b, it), stages).get());
+    Value offset = arith::MulIOp::create(b, slot, i32(b, slotBytes(ring.getType())));
+    return arith::AddIOp::create(b, offset, first);
+  }
+
+  DenseMap<Operation *, unsigned> pending; ///< groups that a wait leaves
+  DenseSet<Operation *> meets;             ///< fills before which the warps meet
+  DenseSet<Operation *> commits;           ///< fills that commit their own group
+};
+
+LogicalResult Sm80Emitter::check() {
+  bool ok = true;
+  auto refuse = [&](Operation *op, const Twine &what) {
+    ok = false;
+    op->emitError() << what << " is not built for "
+                    << kernel.func->getAttrOfType<TargetAttr>("flash.target").getName();
+  };
+  kernel.func.walk([&](Operation *op) {
+    if (isa<tile::RolesOp>(op)) {
+      refuse(op, "a block of several roles");
+    } else if (auto ring = dyn_cast<tile::RingOp>(op)) {
+      if (ring.getType().getElementType().getIntOrFloatBitWidth() != 16)
+        refuse(op, "a ring of other than 16-bit elements");
+    } else if (isa<tile::LoadOp>(op) && !kernel.columns) {
+      refuse(op, "loading rows into registers beside products");
+    } else if (auto store = dyn_cast<tile::StoreOp>(op); store && !kernel.columns) {
+      tile::FragType type = store.getValue().getType();
+      if (type.getShape()[1] > 1 && !type.getElementType().isF32() && type.getShape()[1] % 32)
+        refuse(op, "storing 16-bit elements in other than multiples of 32 columns");
+    } else if (auto read = dyn_cast<tile::ReadOp>(op)) {
+      if (read.getTile().getType().getShape()[1] % Ldmatrix::side)
+        refuse(op, "reading a tile of other than a multiple of 16 columns");
+    } else if (auto mma = dyn_cast<tile::MmaOp>(op)) {
+      ArrayRef<int64_t> b = mma.getB().getType().getShape();
+      if (mma.getB().getType().getElementType().getIntOrFloatBitWidth() != 16)
+        refuse(op, "a product of other than 16-bit elements");
+      else if (b[0] % Ldmatrix::side || b[1] % Ldmatrix::side)
+        refuse(op, "a product over other than multiples of 16");
+    } else if (auto work = dyn_cast<tile::ForWorkOp>(op)) {
+      if (work.getRing())
+        refuse(op, "taking tiles from a counter");
+      else if (schedule::parseOrder(work.getOrder()) == schedule::WorkOrder::varlenDynamic)
+        refuse(op, "the order varlen_dynamic");
+    }
+  });
+  return success(ok);
+}
+
+void Sm80Emitter::prologue(B &) {
+  // All of this before anything is converted: it follows loops and ordinals.
+  kernel.func.walk([&](tile::WaitOp wait) { pending[wait] = pendingAt(wait); });
+  DenseSet<Operation *> guards;
+  kernel.func.walk([&](tile::FillOp fill) {
+    if (!isBehindWait(fill))
+      meets.insert(fill);
+    Operation *at = commitPoint(fill);
+    if (!at || at == fill)
+      commits.insert(fill);
+    else if (guards.insert(at).second) {
+      B after(fill.getLoc(), fill.getContext());
+      after.setInsertionPointAfter(at);
+      NVVM::CpAsyncCommitGroupOp::create(after);
+    }
+  });
+}
+
+void Sm80Emitter::fill(B &b, tile::FillOp op, tile::FillOp::Adaptor in) {
+  if (meets.contains(op))
+    NVVM::Barrier0Op::create(b);
+  emitGather(b, kernel, op, in, slotOffset(b, ringOf(op.getRing()), in.getIt()), threadId(b),
+             kernel.threads);
+  if (commits.contains(op))
+    NVVM::CpAsyncCommitGroupOp::create(b);
+}
+
+Value Sm80Emitter::wait(B &b, tile::WaitOp op, Value it) {
+  NVVM::CpAsyncWaitGroupOp::create(b, pending.lookup(op));
+  NVVM::Barrier0Op::create(b);
+  return tileOf(b, ringOf(op.getRing()), it);
+}
+
+/// Each 16 x 16 block of B serves all of the warp's rows: two products of 16 x 8 per 16 rows.
+Value Sm80Emitter::mma(B &b, tile::MmaOp op, tile::MmaOp::Adaptor in) {
+  constexpr int64_t side = Ldmatrix::side, accumulators = 4, wordsOfA = 4;
+  tile::TileType typeB = op.getB().getType();
+  tile::FlightType type = op.getResult().getType();
+  Type element = typeB.getElementType();
+  const bool trans = op.getTransB();
+  const int64_t rows = type.getShape()[0], cols = type.getShape()[1];
+  const int64_t k = typeB.getShape()[trans ? 1 : 0];
+  const int64_t groups = rows / (side * kernel.warps), perGroup = cols / 2;
+
+  SmallVector<Value> cells(groups * perGroup);
+  if (Value acc = in.getAcc())
+    for (auto [i, cell] : llvm::enumerate(cells))
+      cell = LLVM::ExtractElementOp::create(b, acc, i32(b, i));
+  else
+    std::fill(cells.begin(), cells.end(),
+              arith::ConstantOp::create(b, b.getF32FloatAttr(0)).getResult());
+
+  std::optional<Ldmatrix> tileA;
+  if (auto typeA = dyn_cast<tile::TileType>(op.getA().getType()))
+    tileA.emplace(b, in.getA(), rows, Ldmatrix::rowsFirst, firstRowOfWarp(b, kernel, rows));
+  Ldmatrix tileB(b, in.getB(), typeB.getShape()[0],
+                 trans ? Ldmatrix::columnsFirst : Ldmatrix::rowsFirst);
+
+  // bf16 comes in i32, f16 in pairs.
+  auto pairOf = [&](Value word) -> Value {
+    if (element.isBF16())
+      return word;
+    return LLVM::BitcastOp::create(b, VectorType::get({2}, element), word);
+  };
+  const auto ptxType = element.isBF16() ? NVVM::MMATypes::bf16 : NVVM::MMATypes::f16;
+  auto f32x4 =
+      LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(4, b.getF32Type()));
+  for (int64_t step = 0; step < k; step += side) {
+    SmallVector<SmallVector<Value>> a(groups);
+    for (int64_t g = 0; g < groups; ++g)
+      for (int64_t i = 0; i < wordsOfA; ++i) {
+        if (tileA && i == 0)
+          llvm::append_range(a[g], tileA->load(b, g * side, step));
+        else if (!tileA)
+          a[g].push_back(LLVM::ExtractElementOp::create(
+              b, in.getA(), i32(b, (g * k + step) / side * wordsOfA + i)));
+      }
+    for (auto &words : a)
+      for (Value &word : words)
+        word = pairOf(word);
+    for (int64_t col = 0; col < cols; col += side) {
+      auto words = trans ? tileB.load(b, col, step) : tileB.load(b, step, col, /*transposed=*/true);
+      for (int64_t g = 0; g < groups; ++g)
+        for (int64_t half = 0; half < 2; ++half) {
+          MutableArrayRef<Value> c =
+              MutableArrayRef(cells).slice(g * perGroup + col / 2 + half * accumulators, 4);
+          SmallVector<Value> pair{pairOf(words[2 * half]), pairOf(words[2 * half + 1])};
+          Value product = NVVM::MmaOp::create(
+              b, f32x4, a[g], pair, c, ArrayRef<int64_t>{16, 8, 16}, std::nullopt, std::nullopt,
+              std::array{ptxType, ptxType}, std::array{NVVM::MMALayout::row, NVVM::MMALayout::col});
+          for (int64_t i = 0; i < accumulators; ++i)
+            c[i] = LLVM::ExtractValueOp::create(b, product, i);
+        }
+    }
+  }
+  Value result = LLVM::PoisonOp::create(
+      b, VectorType::get({static_cast<int64_t>(cells.size())}, b.getF32Type()));
+  for (auto [i, cell] : llvm::enumerate(cells))
+    result = LLVM::InsertElementOp::create(b, result, cell, i32(b, i));
+  return result;
+}
+
+} // namespace
+
+std::unique_ptr<TileEmitter> makeSm80Emitter(Kernel &kernel) {
+  return std::make_unique<Sm80Emitter>(kernel);
+}
+
+} // namespace flash::nvvm
