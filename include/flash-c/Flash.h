@@ -16,7 +16,8 @@
  *   softcap      whether scores are capped;  sink: whether a logit per query head joins the denominator
  *   batch, heads, kv_heads, len_q, len_k   sizes that the plan is made for; left out: unknown
  *   packed_q, packed_k   whether sequences lie one after the other (cu_seqlens_q, cu_seqlens_k);  used_q,
- *                used_k: whether only so many rows count (seqused_q, seqused_k); len_q and len_k bound them
+ *                used_k: whether only so many rows count (seqused_q, seqused_k); len_q and len_k bound them;
+ *                total_q: rows of a packed q; left out: unknown
  *   page_size    of paged keys and values, which need used_k; left out: not paged
  *   kv_batch_idx, leftpad_k, append   whether a call has these (append: k_new and v_new, which need used_k)
  *   rotary       pairs of columns that rotary_cos and rotary_sin turn in q and k_new; 0 or left out: none

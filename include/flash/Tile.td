@@ -221,6 +221,10 @@ def ForWorkOp : Tile_Op<"for_work", "any", [AttrSizedOperandSegments]> {
     m_tiles x heads x batch x splits exactly once, in `order`: block i of n takes the tiles i, i + n, i + 2n, ...
     of it. `section` is the number of (batch, head) pairs whose keys and values share the L2 cache.
 
+    With `packed`, whose elements are the rows before each of the sequences and after the last (cu_seqlens), m_tiles
+    counts the tiles of all sequences: `tile` rows each, of `group` query heads; the batch names sequences, and
+    does not multiply. m counts from the sequence's own start and may be one past its rows.
+
     With `via %ring` block i begins with tile i and takes each further one from a counter that all blocks share: the next
     is n + what the counter held. The loop that `takes` does so when it begins a tile, one ahead, and hands the ordinal on
     through the ring when it has ended it; the loops of the other roles follow. One past the last ends all of them. The
@@ -232,11 +236,12 @@ def ForWorkOp : Tile_Op<"for_work", "any", [AttrSizedOperandSegments]> {
     }
   }];
   let arguments = (ins Tile_OrderAttr:$order, Index:$m_tiles, Index:$heads, Index:$batch, Index:$splits,
-                       Optional<Index>:$section, Optional<RingType>:$ring, Variadic<AnyType>:$inits, UnitAttr:$takes);
+                       Optional<Index>:$section, Optional<Rows>:$packed, Optional<RingType>:$ring, Variadic<AnyType>:$inits,
+                       UnitAttr:$takes, OptionalAttr<I64Attr>:$tile, DefaultValuedAttr<I64Attr, "1">:$group);
   let results = (outs Variadic<AnyType>:$results);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{ $order `(` $m_tiles `,` $heads `,` $batch `,` $splits `)` (`section` $section^)?
-    (`via` $ring^ `:` type($ring))? (`iter` `(` $inits^ `:` type($inits) `)`)? attr-dict-with-keyword (`->` type($results)^)? $body }];
+    (`packed` `(` $packed^ `:` type($packed) `)`)? (`via` $ring^ `:` type($ring))? (`iter` `(` $inits^ `:` type($inits) `)`)? attr-dict-with-keyword (`->` type($results)^)? $body }];
   let hasVerifier = 1;
   let hasRegionVerifier = 1;
 }

@@ -168,6 +168,12 @@ LogicalResult SplatOp::verify() {
   return success();
 }
 LogicalResult ForWorkOp::verify() {
+  if (getPacked() && schedule::parseOrder(getOrder()) != schedule::WorkOrder::varlenDynamic)
+    return emitOpError() << "needs order varlen_dynamic for packed sequences, has " << getOrder();
+  if (static_cast<bool>(getPacked()) != getTile().has_value() || getTile().value_or(1) < 1)
+    return emitOpError("needs packed and a positive tile together or none of them");
+  if (failed(hasGroup(*this, getGroup())))
+    return failure();
   if (!getRing())
     return getTakes() ? emitOpError("takes tiles and has no ring to hand them on by `via`")
                       : success();

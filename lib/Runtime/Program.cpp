@@ -167,8 +167,7 @@ json::Array kernelsOf(mlir::ModuleOp module) {
   module.walk([&](mlir::LLVM::LLVMFuncOp function) {
     if (!function->hasAttr(mlir::NVVM::NVVMDialect::getKernelFuncAttrName()))
       return;
-    json::Object kernel{{"name", function.getName()},
-                        {"follows", function->hasAttr("flash.follows")}};
+    json::Object kernel{{"name", function.getName()}, {"follows", function->hasAttr("flash.follows")}};
     for (StringRef field : {"op", "threads", "shared_bytes", "params"})
       if (mlir::Attribute value = function->getAttr(("flash." + field).str()))
         kernel[field] = jsonOf(value);
@@ -471,6 +470,7 @@ Or<schedule::Problem> Program::sized(const Operands &operands, const FlashScalar
       return *failure;
     p.batch = operands[Operand::cuSeqlensQ]->size[0] - 1;
     p.lenQ = scalars.max_seqlen_q;
+    p.totalQ = q.size[0];
     if (p.batch < 0)
       return invalid("expected cu_seqlens_q of batch + 1 elements, got 0");
   } else {
@@ -620,8 +620,8 @@ Outcome Program::launch(const Operands &given, FlashScalars scalars, int device,
     int64_t blocks = schedule::gridOf(request.plan, p);
     if (kernels[i].op == "combine") { // packed sequences are joined as one
       const FlashTensor &q = *operands[Operand::q];
-      blocks = schedule::ceilDiv(q.size[q.rank - 3], schedule::combineRows(p.headSizeV)) * p.heads *
-               (p.packedQ ? 1 : p.batch);
+      blocks = schedule::ceilDiv(q.size[q.rank - 3], schedule::combineRows(p.headSizeV)) *
+               p.heads * (p.packedQ ? 1 : p.batch);
     }
     if (Outcome failure = loaded->launch(i, operands, {blocks, section, scalars, device, stream}))
       return failure;
@@ -662,8 +662,9 @@ Outcome Program::run(const Operands &operands, FlashScalars scalars, int workers
     return internal("no memory for " + std::to_string(parts.bytes) +
                     " bytes that one kernel writes for the next; use fewer splits");
   for (auto &[operand, t] : parts.placed(space.get()))
-    arguments.push_back({std::string(operandName(operand)),
-                         Tensor{t.data, {t.size, t.size + t.rank}, {t.stride, t.stride + t.rank}}});
+    arguments.push_back(
+        {std::string(operandName(operand)),
+         Tensor{t.data, {t.size, t.size + t.rank}, {t.stride, t.stride + t.rank}}});
   for (const std::string &kernel : cpuKernels)
     if (llvm::Error error = cpu->run(kernel, arguments, workers))
       return internal(llvm::toString(std::move(error)));

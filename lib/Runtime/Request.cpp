@@ -289,6 +289,7 @@ Or<Request> flash::readRequest(const std::string &text) {
   reader.read("len_k", p.lenK);
   reader.read("packed_q", p.packedQ);
   reader.read("packed_k", p.packedK);
+  reader.read("total_q", p.totalQ);
   reader.read("used_q", p.usedQ);
   reader.read("used_k", p.usedK);
   if (int64_t size = 0; reader.has("page_size")) {

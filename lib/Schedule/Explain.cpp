@@ -38,7 +38,7 @@ static Facts factsOf(const Problem &problem, const Plan &plan) {
   const int64_t threads = warpgroupWarps * warpThreads;
   Facts facts{.machine = machineOf(problem.target),
               .gpu = problem.target != Target::cpu,
-              .known = sizesKnown(problem),
+              .known = sizesKnown(problem) && !isRagged(problem), // else bounds are
               .fragments =
                   fragmentRegisters(tileOf(plan), {plan.headTile, plan.headTileV}, problem.element),
               .registers = threads * (plan.roles * plan.producerRegisters +

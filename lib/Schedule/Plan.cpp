@@ -168,6 +168,13 @@ static int64_t queryTiles(const Plan &plan, const Problem &problem) {
   return ceilDiv(problem.lenQ * plan.group, plan.tileM);
 }
 
+/// Query tiles of all sequences, as varlenDynamic counts them.
+static std::optional<int64_t> packedTiles(const Plan &plan, const Problem &problem) {
+  if (!problem.packedQ || problem.totalQ == unknown)
+    return std::nullopt;
+  return problem.batch > 0 ? packedStart(problem.totalQ, problem.batch, plan.group, plan.tileM) : 0;
+}
+
 static int64_t plannedSplits(const Plan &plan, const Problem &problem) {
   auto side = [](int64_t asked, int64_t whole) { return asked < 0 ? max(whole - 1, 0) : asked; };
   const int64_t mTiles = queryTiles(plan, problem);
@@ -178,7 +185,8 @@ static int64_t plannedSplits(const Plan &plan, const Problem &problem) {
   const int64_t nTiles = plan.mask.kind == MaskKind::local
                              ? reachableKeyTiles(problem.lenK, left, right, plan.tileM, plan.tileN)
                              : ceilDiv(problem.lenK, plan.tileN);
-  return numSplits({.tiles = problem.batch * heads * mTiles,
+  const int64_t tiles = packedTiles(plan, problem).value_or(problem.batch * mTiles);
+  return numSplits({.tiles = heads * tiles,
                     .mTiles = mTiles,
                     .nTiles = nTiles,
                     .kvHeadBytes = bytes,
@@ -347,6 +355,8 @@ WorkShape<int64_t> workShapeOf(const Plan &plan, const Problem &problem) {
           ? plan.l2Section
           : keySection(problem.lenK, problem.headSize, problem.headSizeV,
                        elementBytes(problem.element), groupOf(problem), plan.packGqa, pairs);
+  if (auto tiles = packedTiles(plan, problem); tiles && plan.order == WorkOrder::varlenDynamic)
+    return {*tiles, heads, 1, splitsOf(plan, problem), section};
   return {queryTiles(plan, problem), heads, problem.batch, splitsOf(plan, problem), section};
 }
 

@@ -108,8 +108,9 @@ private:
     inits.push_back(zero);
     auto work = ForWorkOp::create(b, TypeRange(ValueRange(inits)), p.work.getOrderAttr(),
                                   p.work.getMTiles(), p.work.getHeads(), p.work.getBatch(),
-                                  p.work.getSplits(), p.work.getSection(), p.work.getRing(), inits,
-                                  p.work.getTakes());
+                                  p.work.getSplits(), p.work.getSection(), p.work.getPacked(),
+                                  p.work.getRing(), inits, p.work.getTakesAttr(),
+                                  p.work.getTileAttr(), p.work.getGroupAttr());
     work.getBody().takeBody(p.work.getBody());
     for (auto [before, after] : llvm::zip(p.work.getResults(), work.getResults()))
       before.replaceAllUsesWith(after);

@@ -128,6 +128,8 @@ def _problem(options, target, q, k, v, sink, batch, given={}, max_q=None, max_k=
     fields = (("cu_seqlens_q", "packed_q"), ("cu_seqlens_k", "packed_k"), ("seqused_q", "used_q"), ("seqused_k", "used_k"),
               ("kv_batch_idx", "kv_batch_idx"), ("leftpad_k", "leftpad_k"), ("k_new", "append"))
     problem.update({field: True for name, field in fields if name in given})
+    if "cu_seqlens_q" in given:
+        problem["total_q"] = q.shape[0]
     if paged:
         problem["page_size"] = k.shape[1]
     if "rotary_cos" in given:

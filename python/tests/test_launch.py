@@ -420,5 +420,5 @@ def test_a_device_has_its_target(torch, fake, capability, target):
 
 
 def test_older_code_runs_on_a_newer_device(torch, fake):
-    flash_mlir.attention(*qkv(), target="sm_80", num_splits=1)
+    flash_mlir.attention(*qkv(), num_splits=1, target="sm_80")
     assert fake.launches == 1 and fake.maps == 0

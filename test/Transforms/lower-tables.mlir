@@ -82,3 +82,21 @@ func.func @parts(%q: tensor<?x8x64xf16>, %cu: tensor<?xi32>, %most: index) -> te
       by <dense> {plan = #flash.plan<splits = 3>} : tensor<?x8x64xf16>, tensor<?x8x64xf16>, tensor<?x8x64xf16> -> tensor<?x8x64xf16>
   return %o : tensor<?x8x64xf16>
 }
+
+// -----
+
+// In their own order packed sequences have their tiles counted together, without a bound of their lengths.
+// CHECK-LABEL: func.func @counted(
+// CHECK-SAME:    %[[Q:[a-z0-9]+]]: {{.*}} {flash.arg = "q"}, {{.*}} %[[CUQ:[a-z0-9]+]]: memref<?xi32, strided<[1], offset: ?>> {flash.arg = "cu_seqlens_q"}
+// CHECK:         %[[TOTAL:.*]] = memref.dim %[[Q]], %c0
+// CHECK:         %[[ROWS:.*]] = arith.muli %[[TOTAL]], %{{.*}}
+// CHECK:         %[[WHOLE:.*]] = arith.divui %[[ROWS]],
+// CHECK:         %[[ALL:.*]] = arith.addi %[[WHOLE]], %{{.*}}
+// CHECK:         %[[TILES:.*]] = arith.muli %[[ALL]],
+// CHECK:         flash_tile.for_work "varlen_dynamic"(%[[TILES]], {{.*}} section %{{.*}} packed(%[[CUQ]] : {{.*}}) iter({{.*}}) attributes {group = 4 : i64, tile = 64 : i64}
+func.func @counted(%q: tensor<?x8x64xf16>, %k: tensor<?x2x64xf16>, %cu: tensor<?xi32>, %most: index) -> tensor<?x8x64xf16> {
+  %o = flash.attention %q, %k, %k cu_seqlens_q(%cu : tensor<?xi32>) max_seqlen_q %most cu_seqlens_k(%cu : tensor<?xi32>)
+      by <dense> {plan = #flash.plan<tile = [64, 64], pack_gqa = true, order = "varlen_dynamic">}
+      : tensor<?x8x64xf16>, tensor<?x2x64xf16>, tensor<?x2x64xf16> -> tensor<?x8x64xf16>
+  return %o : tensor<?x8x64xf16>
+}

@@ -119,3 +119,39 @@ TEST(WorkOrder, NamesComeBack) {
     EXPECT_EQ(parseOrder(orderName(order)), order);
   EXPECT_EQ(parseOrder("fixed"), std::nullopt);
 }
+
+TEST(WorkOrder, PackedTilesAreCountedThroughTheEndsOfSequences) {
+  Random random(8);
+  for (int round = 0; round < 2000; ++round) {
+    std::vector<int64_t> rowsBefore{0};
+    const int64_t tileM = 16 * random.upTo(1, 8), group = random.upTo(1, 4);
+    for (int64_t i = random.upTo(1, 40); i > 0; --i)
+      rowsBefore.push_back(rowsBefore.back() + (random.oneIn(4) ? 0 : random.upTo(1, 300)));
+    const int64_t batch = int64_t(rowsBefore.size()) - 1;
+    const int64_t total = rowsBefore.back() + random.upTo(0, 200); // rows behind all sequences
+    const WorkShape<int64_t> shape{packedStart(total, batch, group, tileM), random.upTo(1, 4), 1,
+                                   random.upTo(1, 3), random.upTo(1, 8)};
+    auto startOf = [&](int64_t b) { return packedStart(rowsBefore[size_t(b)], b, group, tileM); };
+    std::set<Key> seen, missing;
+    for (int64_t b = 0; b < batch; ++b)
+      for (int64_t m = 0; m * tileM < (rowsBefore[b + 1] - rowsBefore[b]) * group; ++m)
+        for (int64_t head = 0; head < shape.heads; ++head)
+          for (int64_t split = 0; split < shape.splits; ++split)
+            missing.insert({m, head, b, split});
+    const int64_t needed = int64_t(missing.size());
+    for (int64_t t = 0; t < tilesOf(shape); ++t) {
+      int64_t b = 0;
+      while (b + 1 < batch && startOf(b + 1) <= packedTileOf(t, shape))
+        ++b;
+      const int64_t next = b + 1 < batch ? startOf(b + 1) : shape.mTiles;
+      auto work = packedWorkAt(t, b, startOf(b), next, shape);
+      ASSERT_TRUE(work.m >= 0 && work.head >= 0 && work.head < shape.heads && work.split >= 0 &&
+                  work.split < shape.splits);
+      ASSERT_TRUE(seen.insert(keyOf(work)).second) << "repeats at " << t;
+      missing.erase(keyOf(work));
+    }
+    ASSERT_TRUE(missing.empty());
+    const int64_t behind = (total - rowsBefore.back()) * group / tileM + 1;
+    ASSERT_LE(tilesOf(shape) - needed, (batch + behind) * shape.heads * shape.splits);
+  }
+}

@@ -224,6 +224,9 @@ TEST(Plan, Ragged) {
   EXPECT_TRUE(plan.packGqa);
   EXPECT_EQ(plan.order, WorkOrder::varlenDynamic);
   EXPECT_EQ(planned(p, {.splits = 3}).order, WorkOrder::varlenDynamic);
+  p.totalQ = 130;
+  EXPECT_EQ(workShapeOf(plan, p).mTiles, 130 * plan.group / plan.tileM + p.batch);
+  EXPECT_EQ(workShapeOf(plan, p).batch, 1);
   EXPECT_EQ(planned(p, {.order = WorkOrder::single}).order, WorkOrder::single);
 }
 

@@ -32,6 +32,7 @@ struct Problem {
   std::optional<bool> packGqa = {};       ///< none: the planner's choice
   int64_t sms = 0;                        ///< 0: the machine table's; on the cpu, worker threads
   bool packedQ = false, packedK = false;  ///< sequences one after the other (cu_seqlens)
+  int64_t totalQ = unknown;               ///< rows of packed q
   bool usedQ = false, usedK = false;      ///< lengths in use (seqused)
   std::optional<int64_t> pageSize = {};   ///< of paged keys; none: not paged
   bool batchIdx = false, leftpad = false; ///< chosen cache rows; rows before the keys

@@ -22,7 +22,7 @@ enum class WorkOrder {
   single,        ///< one tile a block, from the block index; natural order
   fixed,         ///< natural order, persistent; printed "static"
   dynamic,       ///< longest first inside L2 sections
-  varlenDynamic, ///< the same per sequence, found through prefix sums
+  varlenDynamic, ///< the same per sequence, found through the ends of packed sequences
   backwardLpt,   ///< key tiles ascending inside L2 sections: under causal the longest first
   backwardSpt    ///< key tiles descending: the order a deterministic dQ is summed in
 };
@@ -85,6 +85,26 @@ template <class I> Work<I> workAt(WorkOrder order, I t, const WorkShape<I> &shap
     m = shape.mTiles - int64_t(1) - m;
   return {m, remainder(pair, shape.heads), floorDiv(pair, shape.heads),
           floorDiv(column, shape.mTiles)};
+}
+
+// Packed sequences need no table of their tiles: the rows before each sequence are a prefix sum
+// already. Sequence b has the tiles from packedStart(rows before it, b) on to the next one's: as
+// many as its rows can fill wherever it begins, and at most one more, which holds no row.
+template <class I> I packedStart(I rowsBefore, I sequence, int64_t group, int64_t tileM) {
+  return floorDiv(rowsBefore * group, tileM) + sequence;
+}
+
+/// The tile of ordinal t in varlenDynamic: `shape.mTiles` are those of all sequences; the sequence
+/// is the last one whose `start` is at most packedTileOf(t), `next` the start behind it.
+template <class I> I packedTileOf(I t, const WorkShape<I> &shape) {
+  return floorDiv(t, shape.heads * shape.splits);
+}
+template <class I>
+Work<I> packedWorkAt(I t, I sequence, I start, I next, const WorkShape<I> &shape) {
+  const WorkShape<I> own{next - start, shape.heads, constant(t, 1), shape.splits, shape.section};
+  Work<I> work = workAt(WorkOrder::dynamic, t - start * shape.heads * shape.splits, own);
+  work.batch = sequence;
+  return work;
 }
 
 /// (batch, head) pairs of an L2 section in the forward: the largest power of two whose keys and

@@ -1,5 +1,6 @@
 //===- Structure.cpp - buffers, control flow and the work loop ------------===//
 #include "Loops.h"
+#include "flash/Conversion/PackedWork.h"
 #include "flash/Schedule/BlockRange.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -277,6 +278,9 @@ LogicalResult Lowering::lower(ForWorkOp op) {
   schedule::WorkShape<IrInt> shape{toInt(at(op.getMTiles())), toInt(at(op.getHeads())),
                                    toInt(at(op.getBatch())), toInt(at(op.getSplits())),
                                    op.getSection() ? toInt(at(op.getSection())) : zero + 1};
+  IrInt batch = shape.batch;
+  if (op.getPacked()) // its tiles are counted through
+    shape.batch = zero + 1;
   auto ends = target.getArguments().take_back(2); // worker, workers
   Value tiles = schedule::tilesOf(shape).get();
   auto mapCarried = [&](ValueRange arguments, ValueRange results) {
@@ -289,7 +293,10 @@ LogicalResult Lowering::lower(ForWorkOp op) {
   };
   auto tile = [&](Value ordinal) -> FailureOr<SmallVector<Value>> {
     scopes.emplace_back();
-    auto work = schedule::workAt(*schedule::parseOrder(op.getOrder()), toInt(ordinal), shape);
+    auto work = op.getPacked()
+                    ? packedWorkAt(b, toInt(ordinal), shape, batch, op.getGroup(), *op.getTile(),
+                                   [&](IrInt i) { return toInt(entry(op.getPacked(), i.get())); })
+                    : schedule::workAt(*schedule::parseOrder(op.getOrder()), toInt(ordinal), shape);
     IrInt coordinates[] = {work.m, work.head, work.batch, work.split};
     for (auto [argument, coordinate] : llvm::zip(body.getArguments(), coordinates))
       map.map(argument, coordinate.get());

@@ -231,9 +231,7 @@ private:
     {
       B b(func.getLoc(), func);
       b.setInsertionPointToStart(&func.getBody().front());
-      if (target.target() != schedule::Target::sm90) // no griddepcontrol: begins when that is done
-        func->removeAttr("flash.follows");
-      else if (func->hasAttr("flash.follows")) // may begin before that has ended
+      if (func->hasAttr("flash.follows")) // may begin before the kernel that it follows has ended
         NVVM::GriddepcontrolOp::create(b, NVVM::GridDepActionKind::wait);
       emitter->prologue(b);
     }

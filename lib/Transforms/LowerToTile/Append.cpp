@@ -52,7 +52,8 @@ public:
     }
     auto work = tile::ForWorkOp::create(
         b, TypeRange(), b.getStringAttr("single"), arith::CeilDivUIOp::create(b, rows, k.index(M)),
-        heads, k.dim(kNew, 0), k.index(1), Value(), Value(), ValueRange(), false);
+        heads, k.dim(kNew, 0), k.index(1), Value(), Value(), Value(), ValueRange(), UnitAttr(),
+        IntegerAttr(), b.getI64IntegerAttr(1));
     Block *body = b.createBlock(&work.getBody());
     body->addArguments(SmallVector<Type>(4, b.getIndexType()),
                        SmallVector<Location>(4, b.getLoc()));

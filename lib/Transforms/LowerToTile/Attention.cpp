@@ -28,7 +28,9 @@ public:
     SmallVector<Value> inits{k.index(0), k.index(0)}; // tiles and key blocks done so far
     SmallVector<Type> carried(2, b.getIndexType());
     StringRef order = plan.getText("order").value_or("single");
-    auto work = tile::ForWorkOp::create(b, carried, b.getStringAttr(order), tiles, heads, batch, splits, section, /*ring=*/Value(), inits, /*takes=*/false);
+    auto work = tile::ForWorkOp::create(b, carried, b.getStringAttr(order), tiles, heads, batch, splits, section, packed,
+                                        /*ring=*/Value(), inits, /*takes=*/UnitAttr(),
+                                        packed ? b.getI64IntegerAttr(M) : IntegerAttr(), b.getI64IntegerAttr(group));
     Block *body = b.createBlock(&work.getBody());
     body->addArguments(SmallVector<Type>(6, b.getIndexType()), SmallVector<Location>(6, b.getLoc()));
     buildTile(body->getArguments());
@@ -93,6 +95,12 @@ private:
       headsPerKv = ratio;
     }
     tiles = arith::CeilDivUIOp::create(b, rows, k.index(M));
+    if (longest && schedule::parseOrder(order) == schedule::WorkOrder::varlenDynamic) {
+      packed = queries.cuSeqlens; // the tiles of all sequences together
+      Value whole = arith::DivUIOp::create(b, mul(k.dim(q, 0), k.index(group)), k.index(M));
+      Value any = arith::MinUIOp::create(b, batch, k.index(1)); // without sequences no tile
+      tiles = mul(add(whole, batch), any);
+    }
     splits = partial ? k.dim(o, 0) : k.index(1);
 
     qv = k.view(q, headSize, group, false, queries);
@@ -143,7 +151,7 @@ private:
     if (group > 1)
       lenQ = arith::DivUIOp::create(b, lenQ, k.index(group));
     lenK = tile::LengthOp::create(b, b.getIndexType(), kv, bi);
-    if (raggedQ) { // tiles reach as far as the longest sequence; one past the end of its own needs no keys
+    if (raggedQ) { // a tile may lie past the end of its sequence: it needs no keys
       Value inside = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, row0, rows);
       lenK = arith::SelectOp::create(b, inside, lenK, k.index(0));
     }
@@ -233,7 +241,7 @@ private:
   bool partial = false, raggedQ = false; ///< sequences differ in their number of queries
   int64_t M = 0, N = 0, D = 0, Dv = 0, group = 1;
   Value sink, scale, softcap, softmaxScale, capSlope, capTwice, section;
-  Value batch, heads, headsPerKv, tiles, splits, zero, minusInf;
+  Value packed, batch, heads, headsPerKv, tiles, splits, zero, minusInf;
   Value qv, kv, vv, ov, lv, qr, kr, vr;
   Value row0, lenQ, lenK;
 };

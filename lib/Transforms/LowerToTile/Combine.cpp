@@ -50,7 +50,8 @@ public:
     Value tiles = arith::CeilDivUIOp::create(b, k.dim(o, 1 - packed), k.index(M));
     auto work = tile::ForWorkOp::create(b, TypeRange(), b.getStringAttr("single"), tiles, k.dim(o, 2 - packed),
                                         packed ? k.index(1) : k.dim(o, 0),
-                                        k.index(1), Value(), Value(), ValueRange(), false);
+                                        k.index(1), Value(), Value(), Value(), ValueRange(),
+                                        UnitAttr(), IntegerAttr(), b.getI64IntegerAttr(1));
     Block *body = b.createBlock(&work.getBody());
     body->addArguments(SmallVector<Type>(4, b.getIndexType()), SmallVector<Location>(4, b.getLoc()));
     buildTile(body->getArgument(0), body->getArgument(1), body->getArgument(2));

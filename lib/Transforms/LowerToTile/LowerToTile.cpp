@@ -74,7 +74,7 @@ struct LowerToTile : flash::impl::FlashLowerToTileBase<LowerToTile> {
       auto kernel = kernelFor(op, attentions.empty() ? "" : "_combine");
       if (failed(kernel))
         return failure();
-      if (!attentions.empty())
+      if (!attentions.empty() && op.getTarget() && schedule::machineOf(op.getTarget()->target()).kernelsOverlap)
         kernel->func->setAttr("flash.follows", kernel->b.getUnitAttr());
       buildCombine(*kernel, op);
     }

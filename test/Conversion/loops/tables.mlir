@@ -78,3 +78,35 @@ func.func @rotate(%cos: memref<?x4xbf16>, %p: index, %o: memref<?x?x?x16xbf16>) 
   }
   return
 }
+
+// -----
+
+!rows = memref<?xi32>
+
+// The sequence of a tile: a search among the starts, floor(rows before it * group / tile) + its number.
+// CHECK-LABEL: func.func @work(
+// CHECK-SAME:    %[[ENDS:[a-z0-9]+]]: memref<?xi32>, %[[TILES:[a-z0-9]+]]: index, %[[HEADS:[a-z0-9]+]]: index, %[[BATCH:[a-z0-9]+]]: index
+// CHECK:         %[[ALL:.*]] = arith.muli %[[TILES]], %[[HEADS]]
+// CHECK:         scf.for %[[T:.*]] = %{{.*}} to %[[ALL]]
+// CHECK:           %[[TILE:.*]] = arith.divui %[[T]], %[[HEADS]]
+// CHECK:           scf.while (%[[FIRST:.*]] = %c0, %[[END:.*]] = %[[BATCH]])
+// CHECK:           } do {
+// CHECK:             %[[MIDDLE:.*]] = arith.divui
+// CHECK:             %[[ROWS:.*]] = memref.load %[[ENDS]][%[[MIDDLE]]]
+// CHECK:             %[[I:.*]] = arith.index_cast %[[ROWS]]
+// CHECK:             %[[PACKED:.*]] = arith.muli %[[I]], %c2
+// CHECK:             %[[WHOLE:.*]] = arith.divui %[[PACKED]], %c64
+// CHECK:             %[[START:.*]] = arith.addi %[[WHOLE]], %[[MIDDLE]]
+// CHECK:             arith.cmpi slt, %[[TILE]], %[[START]]
+func.func @work(%cu: !rows, %tiles: index, %heads: index, %batch: index, %lse: memref<?x?xf32>) attributes {flash.kernel} {
+  %c1 = arith.constant 1 : index
+  %zero = arith.constant 0.0 : f32
+  %w = flash_tile.view %lse cu_seqlens(%cu : !rows) : memref<?x?xf32> -> <1xf32>
+  flash_tile.for_work "varlen_dynamic"(%tiles, %heads, %batch, %c1) section %c1 packed(%cu : !rows) attributes {tile = 64, group = 2} {
+  ^bb0(%m: index, %h: index, %b: index, %s: index):
+    %x = flash_tile.splat %zero : f32 -> <64x1xf32>
+    flash_tile.store %x -> %w[%b, %h, %m] : <64x1xf32> -> <1xf32>
+    flash_tile.yield
+  }
+  return
+}

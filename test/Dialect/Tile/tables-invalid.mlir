@@ -60,3 +60,30 @@ func.func @f(%x: !flash_tile.frag<16x64xf16>, %c: memref<?x40xf16>, %i: index) {
   %y = flash_tile.rotate %x by(%c, %c : memref<?x40xf16>) at %i : <16x64xf16>
   return
 }
+// -----
+func.func @f(%t: memref<?xi32>, %i: index) {
+  // expected-error @below {{needs order varlen_dynamic for packed sequences, has dynamic}}
+  flash_tile.for_work "dynamic"(%i, %i, %i, %i) packed(%t : memref<?xi32>) attributes {tile = 64} {
+  ^bb0(%m: index, %h: index, %b: index, %s: index):
+    flash_tile.yield
+  }
+  return
+}
+// -----
+func.func @f(%t: memref<?xi32>, %i: index) {
+  // expected-error @below {{needs packed and a positive tile together or none of them}}
+  flash_tile.for_work "varlen_dynamic"(%i, %i, %i, %i) packed(%t : memref<?xi32>) {
+  ^bb0(%m: index, %h: index, %b: index, %s: index):
+    flash_tile.yield
+  }
+  return
+}
+// -----
+func.func @f(%i: index) {
+  // expected-error @below {{needs packed and a positive tile together or none of them}}
+  flash_tile.for_work "varlen_dynamic"(%i, %i, %i, %i) attributes {tile = 64} {
+  ^bb0(%m: index, %h: index, %b: index, %s: index):
+    flash_tile.yield
+  }
+  return
+}

@@ -32,6 +32,16 @@ func.func @cached(%k: memref<?x?x4x64xbf16>, %pages: memref<?x16x4x64xbf16>, %ta
   return
 }
 
+// CHECK-LABEL: func.func @work
+func.func @work(%cu: !rows, %i: index) {
+  // CHECK: flash_tile.for_work "varlen_dynamic"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) section %{{.*}} packed(%{{.*}} : memref<?xi32>) attributes {group = 2 : i64, tile = 64 : i64}
+  flash_tile.for_work "varlen_dynamic"(%i, %i, %i, %i) section %i packed(%cu : !rows) attributes {tile = 64, group = 2} {
+  ^bb0(%m: index, %h: index, %b: index, %s: index):
+    flash_tile.yield
+  }
+  return
+}
+
 // CHECK-LABEL: func.func @rotate
 func.func @rotate(%x: !flash_tile.frag<16x64xbf16>, %cos: memref<?x32xbf16>, %i: index) {
   // CHECK: flash_tile.rotate %{{.*}} by(%{{.*}}, %{{.*}} : memref<?x32xbf16>) at %{{.*}} {interleaved} : <16x64xbf16>
