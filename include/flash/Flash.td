@@ -85,6 +85,7 @@ def Flash_PlanAttr : Flash_Attr<"Plan", "plan", "how the op is done: the planner
     | `persistent` | whether a block takes several tiles |
     | `early_wait` | the next K is awaited before PV is, behind the softmax |
     | `ping_pong` | the consumers take turns at issuing products |
+    | `multicast` | two blocks side by side share keys and values: each fetches half for both |
     | `pack_gqa` | the query heads of one KV head are rows of one tile |
     | `splits` | over how many parts the keys are split |
     | `order` | in which order blocks take tiles |

@@ -125,6 +125,20 @@ def FlashTileOverlapSoftmax : Pass<"flash-tile-overlap-softmax"> {
   }];
   let dependentDialects = ["::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect"];
 }
+def FlashTileMulticast : Pass<"flash-tile-multicast"> {
+  let summary = "Lets two blocks share keys and values";
+  let description = [{
+    Expects roles and `multicast = true` in the plan; does nothing without. Blocks 2p and 2p + 1 take the m tiles 2q and
+    2q + 1 of one head together; each fetches half of the rows of K and V for both. So both fill as often: the blocks of
+    keys become those that the rows of both tiles need, and `flash-tile-exact-counts` hands back what a consumer's do not.
+    Goes before that pass. What is no such kernel stays, with the reason in the plan. Changes no number.
+
+    Before: `flash_tile.block_range by <causal> rows[%m * 128, 128] ...`
+    After:  `flash_tile.block_range by <causal> rows[(%m - %m mod 2) * 128, 256] ...`, `for_work` and the rings of K, V
+            and work with `cluster = 2`
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect"];
+}
 def FlashTileExactCounts : Pass<"flash-tile-exact-counts"> {
   let summary = "Lets each consumer compute only the blocks that its own rows need";
   let description = [{

@@ -42,6 +42,9 @@ struct PipelineOptions : mlir::PassPipelineOptions<PipelineOptions> {
   Option<bool> pingPong{*this, "ping-pong",
                         llvm::cl::desc("consumers take turns where the plan says so"),
                         llvm::cl::init(true)};
+  Option<bool> multicast{*this, "multicast",
+                         llvm::cl::desc("two blocks share keys where the plan says so"),
+                         llvm::cl::init(true)};
   Option<std::string> clock{*this, "clock", llvm::cl::desc("cpu: eager or late"),
                             llvm::cl::init("eager")};
 };

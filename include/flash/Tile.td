@@ -176,10 +176,13 @@ def RingOp : Tile_Op<"ring", "any"> {
     `writers` fills and `releases` releases complete one ordinal (set by split-roles). A ring of i32 hands on ordinals of
     work, to `for_work` alone. `offset` (of slot 0) and
     `barriers` (of the full and empty barriers), in bytes, are written by flash-tile-assign and by nobody else.
+    With `cluster = n` the n blocks of a cluster fill their rings alike: each fetches an n-th of the rows for all, and a
+    slot is free when it is released in all. `writers` and `releases` are one block's.
   }];
   let example = [{%k = flash_tile.ring "k" {releases = 2 : i64} : <2x128x64xbf16>}];
   let arguments = (ins StrAttr:$name, DefaultValuedAttr<I64Attr, "1">:$writers, DefaultValuedAttr<I64Attr, "1">:$releases,
-                       OptionalAttr<I64Attr>:$offset, OptionalAttr<I64Attr>:$barriers);
+                       OptionalAttr<I64Attr>:$offset, OptionalAttr<I64Attr>:$barriers,
+                       DefaultValuedAttr<I64Attr, "1">:$cluster);
   let results = (outs RingType:$ring);
   let assemblyFormat = "$name attr-dict `:` type($ring)";
   let hasVerifier = 1;
@@ -229,6 +232,9 @@ def ForWorkOp : Tile_Op<"for_work", "any", [AttrSizedOperandSegments]> {
     is n + what the counter held. The loop that `takes` does so when it begins a tile, one ahead, and hands the ordinal on
     through the ring when it has ended it; the loops of the other roles follow. One past the last ends all of them. The
     counter is 0 before and after: each of the tiles adds one to it, and the last one wraps it to 0.
+
+    With `cluster = n` blocks in groups of n take n m tiles that follow each other, as one; an m past the end computes on
+    zeros and writes nothing.
   }];
   let example = [{%n = flash_tile.for_work "static"(%tiles, %heads, %batch, %splits) iter(%c0 : index) -> index {
     ^bb0(%m: index, %h: index, %b: index, %s: index, %t: index):
@@ -237,7 +243,8 @@ def ForWorkOp : Tile_Op<"for_work", "any", [AttrSizedOperandSegments]> {
   }];
   let arguments = (ins Tile_OrderAttr:$order, Index:$m_tiles, Index:$heads, Index:$batch, Index:$splits,
                        Optional<Index>:$section, Optional<Rows>:$packed, Optional<RingType>:$ring, Variadic<AnyType>:$inits,
-                       UnitAttr:$takes, OptionalAttr<I64Attr>:$tile, DefaultValuedAttr<I64Attr, "1">:$group);
+                       UnitAttr:$takes, OptionalAttr<I64Attr>:$tile, DefaultValuedAttr<I64Attr, "1">:$group,
+                       DefaultValuedAttr<I64Attr, "1">:$cluster);
   let results = (outs Variadic<AnyType>:$results);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{ $order `(` $m_tiles `,` $heads `,` $batch `,` $splits `)` (`section` $section^)?

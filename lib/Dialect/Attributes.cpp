@@ -168,7 +168,7 @@ constexpr Field planFields[] = {
     {"skip_blocks", FieldKind::flag},  {"pipeline_loads", FieldKind::flag},
     {"stealing", FieldKind::flag},     {"exact_counts", FieldKind::flag},
     {"transfer", FieldKind::transfer}, {"defer_max", FieldKind::flag},
-    {"why", FieldKind::reasons},
+    {"multicast", FieldKind::flag},    {"why", FieldKind::reasons},
 };
 
 template <typename Names>

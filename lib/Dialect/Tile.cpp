@@ -151,6 +151,9 @@ LogicalResult RingOp::verify() {
   if (writers < 1 || releases < 1)
     return emitOpError() << "needs positive writers and releases, has " << writers << " and "
                          << releases;
+  const int64_t cluster = getCluster(), rows = getRing().getType().getShape()[1];
+  if (cluster < 1 || (isa<FloatType>(getRing().getType().getElementType()) && rows % cluster))
+    return emitOpError() << "needs a cluster that divides its " << rows << " rows, has " << cluster;
   int64_t offset = getOffset().value_or(0), barriers = getBarriers().value_or(0);
   if (offset < 0 || barriers < 0)
     return emitOpError("needs offset and barriers of at least 0");
@@ -168,6 +171,11 @@ LogicalResult SplatOp::verify() {
   return success();
 }
 LogicalResult ForWorkOp::verify() {
+  if (static_cast<int64_t>(getCluster()) < 1)
+    return emitOpError() << "needs a positive cluster, has " << static_cast<int64_t>(getCluster());
+  if (getPacked() && getCluster() > 1)
+    return emitOpError(
+        "needs tiles of one sequence in a cluster, counts those of packed sequences");
   if (getPacked() && schedule::parseOrder(getOrder()) != schedule::WorkOrder::varlenDynamic)
     return emitOpError() << "needs order varlen_dynamic for packed sequences, has " << getOrder();
   if (static_cast<bool>(getPacked()) != getTile().has_value() || getTile().value_or(1) < 1)

@@ -69,6 +69,7 @@ struct Driver {
   Result (*streamId)(void *, unsigned long long *);
   Result (*captureOf)(void *, int *, uint64_t *, void *, void *, void *);
   Result (*launch)(const LaunchConfig *, void *, void **, void **);
+  Result (*maxClusters)(int *, void *, const LaunchConfig *);
 
   Driver();
   Failure failed(const char *what, Result result) const {
@@ -107,6 +108,7 @@ Driver::Driver() {
   load(streamId, "cuStreamGetId");
   load(captureOf, "cuStreamGetCaptureInfo_v2");
   load(launch, "cuLaunchKernelEx");
+  load(maxClusters, "cuOccupancyMaxActiveClusters");
   if (!whyNot.empty())
     return;
   if (Result r = init(0)) // again and again is fine
@@ -277,7 +279,14 @@ Or<int64_t> flash::cuda::multiprocessors(int ordinal, Capability needed) {
   return int64_t(device.multiprocessors);
 }
 
-Or<void *> Loaded::functionOf(size_t number, unsigned long long context, int ordinal) {
+static LaunchConfig configOf(const Kernel &kernel, int64_t blocks, void *stream) {
+  // A cluster's size is part of the code.
+  return {
+      unsigned(blocks), 1,       1, unsigned(kernel.threads), 1, 1, unsigned(kernel.sharedBytes),
+      stream,           nullptr, 0};
+}
+
+Or<Loaded::Function> Loaded::functionOf(size_t number, unsigned long long context, int ordinal) {
   std::lock_guard<std::mutex> lock(mutex);
   for (const Module &m : modules)
     if (m.context == context)
@@ -301,11 +310,22 @@ Or<void *> Loaded::functionOf(size_t number, unsigned long long context, int ord
   }
   Module loaded{context, {}};
   for (const Kernel &kernel : kernels) {
-    void *&function = loaded.functions.emplace_back();
-    if (Result r = d.moduleFunction(&function, module, kernel.name.c_str()))
+    Function &function = loaded.functions.emplace_back();
+    if (Result r = d.moduleFunction(&function.handle, module, kernel.name.c_str()))
       return d.failed("finding the kernel in its module", r);
-    if (Result r = d.functionAttribute(function, maxDynamicSharedBytes, int(kernel.sharedBytes)))
+    if (Result r =
+            d.functionAttribute(function.handle, maxDynamicSharedBytes, int(kernel.sharedBytes)))
       return d.failed("asking for the kernel's shared memory", r);
+    if (kernel.cluster == 1)
+      continue;
+    int clusters = 0;
+    LaunchConfig config = configOf(kernel, kernel.cluster, nullptr);
+    if (Result r = d.maxClusters(&clusters, function.handle, &config))
+      return d.failed("asking how many clusters run at once", r);
+    if (clusters < 1)
+      return invalid("the device runs no " + std::to_string(kernel.cluster) +
+                     " blocks of this kernel side by side; leave multicast out");
+    function.clusters = clusters;
   }
   modules.push_back(std::move(loaded));
   return modules.back().functions[number];
@@ -363,9 +383,14 @@ Outcome Loaded::launch(size_t number, const Operands &operands, const Launch &la
   Current current;
   if (auto failure = current.enter(launch.device))
     return failure;
-  Or<void *> function = functionOf(number, current.id, launch.device);
-  if (auto *failure = std::get_if<Failure>(&function))
+  Or<Function> found = functionOf(number, current.id, launch.device);
+  if (auto *failure = std::get_if<Failure>(&found))
     return *failure;
+  const Function &function = std::get<Function>(found);
+  // Not every multiprocessor need have a neighbour: no more clusters than run at once.
+  const int64_t blocks = kernel.cluster > 1
+                             ? std::min(launch.blocks, function.clusters * kernel.cluster)
+                             : launch.blocks;
 
   TensorMap map[mostMaps];
   uint64_t values[most];
@@ -413,17 +438,10 @@ Outcome Loaded::launch(size_t number, const Operands &operands, const Launch &la
   }
   LaunchAttribute overlap{programmaticSerialization, 0, {}};
   overlap.value = 1;
-  LaunchConfig config{unsigned(launch.blocks),
-                      1,
-                      1,
-                      unsigned(kernel.threads),
-                      1,
-                      1,
-                      unsigned(kernel.sharedBytes),
-                      launch.stream,
-                      &overlap,
-                      kernel.follows};
-  if (Result r = driver().launch(&config, std::get<void *>(function), arguments, nullptr))
+  LaunchConfig config = configOf(kernel, blocks, launch.stream);
+  config.attributes = &overlap;
+  config.attributeCount = kernel.follows;
+  if (Result r = driver().launch(&config, function.handle, arguments, nullptr))
     return driver().failed("launching the kernel", r);
   return {};
 }

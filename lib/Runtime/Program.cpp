@@ -140,6 +140,7 @@ private:
     set("hold_q", options.holdQ);
     set("ping_pong", options.pingPong);
     set("defer_max", options.deferMax);
+    set("multicast", options.multicast);
   }
   std::string said;
 };
@@ -168,7 +169,7 @@ json::Array kernelsOf(mlir::ModuleOp module) {
     if (!function->hasAttr(mlir::NVVM::NVVMDialect::getKernelFuncAttrName()))
       return;
     json::Object kernel{{"name", function.getName()}, {"follows", function->hasAttr("flash.follows")}};
-    for (StringRef field : {"op", "threads", "shared_bytes", "params"})
+    for (StringRef field : {"op", "threads", "shared_bytes", "cluster", "params"})
       if (mlir::Attribute value = function->getAttr(("flash." + field).str()))
         kernel[field] = jsonOf(value);
     kernels.push_back(std::move(kernel));
@@ -303,6 +304,7 @@ Outcome Program::readMetadata() {
     kernel.follows = entry->getBoolean("follows").value_or(false);
     kernel.threads = entry->getInteger("threads").value_or(0);
     kernel.sharedBytes = entry->getInteger("shared_bytes").value_or(0);
+    kernel.cluster = entry->getInteger("cluster").value_or(1);
     for (const json::Value &each : *params) {
       auto param = each.getAsObject() ? paramOf(*each.getAsObject()) : std::nullopt;
       if (!param)

@@ -98,7 +98,7 @@ template <class Range, class Name> std::string choicesOf(const Range &range, Nam
 
 const char *const passNames[] = {"split_kv",    "order_work",   "skip_blocks",     "pipeline_loads",
                                  "split_roles", "exact_counts", "overlap_softmax", "hold_q",
-                                 "ping_pong",   "defer_max"};
+                                 "ping_pong",   "defer_max",    "multicast"};
 
 void readPasses(Reader &reader, std::map<std::string, bool> &passes) {
   const json::Value *value = reader.take("passes");
@@ -411,7 +411,7 @@ std::string flash::keyOf(const Request &request) {
      << StringRef(schedule::splitByName(plan.splitBy)) << " registers " << plan.producerRegisters
      << ' ' << plan.consumerRegisters << ' ' << plan.pvFromRegisters << " overlap " << plan.overlap
      << " split " << (plan.splits > 1) << " defer " << plan.deferMax << " q " << plan.qInRegisters << " early " << plan.earlyWait
-     << " turns " << plan.pingPong << " transfer "
+     << " turns " << plan.pingPong << " multicast " << plan.multicast << " transfer "
      << StringRef(schedule::transferName(plan.transfer)) << " persistent " << plan.persistent
      << " stealing " << plan.stealing;
   if (schedule::hasTables(p))

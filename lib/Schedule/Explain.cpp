@@ -118,7 +118,8 @@ static std::string asText(const Problem &problem, const Plan &plan, const Facts 
              (plan.qInRegisters ? ", Q in registers" : "") +
              (plan.earlyWait ? ", the next K awaited before PV" : "") +
              (plan.pingPong ? ", consumers take turns" : "") +
-             (plan.deferMax ? ", unmasked blocks measured against an older maximum" : ""));
+             (plan.deferMax ? ", unmasked blocks measured against an older maximum" : "") +
+             (plan.multicast ? ", two blocks share keys and values" : ""));
     line("shared", number(plan.sharedBytes) + " of " + number(facts.machine.sharedBytesPerBlock) +
                        " bytes (" + share(plan.sharedBytes, facts.machine.sharedBytesPerBlock) +
                        ")");
@@ -187,6 +188,7 @@ static std::string asJson(const Problem &problem, const Plan &plan, const Facts 
                   {"overlap", plan.overlap},
                   {"q_in_regs", plan.qInRegisters},
                   {"defer_max", plan.deferMax},
+                  {"multicast", plan.multicast},
                   {"early_wait", plan.earlyWait},
                   {"ping_pong", plan.pingPong},
                   {"why", plan.reasons.tile}};

@@ -100,6 +100,7 @@ static void chooseTile(Plan &plan, const Problem &problem, const TileRow &row,
   plan.pingPong = overrides.pingPong.value_or(tile.pingPong);
   plan.deferMax = overrides.deferMax.value_or(tile.deferMax && plan.splitBy == SplitBy::rows);
   plan.roles = machine.roles || machine.target == Target::cpu;
+  plan.multicast = overrides.multicast.value_or(false);
 
   const bool kept = !overrides.tileM && !overrides.tileN && !overrides.stages &&
                     !overrides.consumers && !overrides.splitBy;
@@ -200,6 +201,8 @@ static std::optional<Refusal> chooseSplits(Plan &plan, const Problem &problem,
   if (asked != 0) {
     plan.splits = asked;
     plan.reasons.splits = byHand;
+  } else if (plan.multicast) {
+    plan.reasons.splits = "blocks that share keys take whole tiles";
   } else if (!sizesKnown(problem)) {
     plan.reasons.splits = "sizes are not known";
   } else {
@@ -306,6 +309,28 @@ static std::optional<std::string> whyNotOrder(const Plan &plan, const Problem &p
   __builtin_unreachable();
 }
 
+/// Two blocks that share K and V take tiles side by side, and each copies half of a block's rows.
+static std::optional<std::string> whyNotMulticast(const Plan &plan, const Problem &problem) {
+  if (plan.packGqa || plan.splits > 1)
+    return "blocks that share keys (multicast) are not built for " +
+           std::string(plan.packGqa ? "packed query heads" : "split keys") +
+           "; leave multicast out";
+  const Machine &machine = machineOf(problem.target);
+  if (problem.target != Target::cpu && !machine.roles)
+    return "blocks share keys (multicast) by a copy engine, " + std::string(machine.name) +
+           " has none; leave multicast out";
+  if (plan.order == WorkOrder::varlenDynamic)
+    return "blocks that share keys (multicast) need tiles of one sequence side by side, order "
+           "varlen_dynamic counts tiles through all; leave multicast out";
+  if (!plan.persistent)
+    return "blocks that share keys (multicast) take several tiles, order " +
+           std::string(orderName(plan.order)) + " has one tile a block; use dynamic or static";
+  if (problem.target != Target::cpu && plan.transfer == Transfer::gather)
+    return "blocks share keys (multicast) by the copy engine, transfer gather copies by threads; "
+           "use tma";
+  return std::nullopt;
+}
+
 std::optional<std::string> whyNot(const Plan &plan, const Problem &problem) {
   const Machine &machine = machineOf(problem.target);
   const HeadTile head{plan.headTile, plan.headTileV};
@@ -335,6 +360,9 @@ std::optional<std::string> whyNot(const Plan &plan, const Problem &problem) {
   if (plan.stealing && !plan.persistent)
     return "tiles from a counter (stealing) need blocks that take several, order " +
            std::string(orderName(plan.order)) + " has one tile a block; use dynamic or static";
+  if (plan.multicast)
+    if (auto sentence = whyNotMulticast(plan, problem))
+      return sentence;
   if (problem.target != Target::cpu) {
     auto layout = layOut(ringsOf(plan, problem.element), machine);
     if (auto *sentence = std::get_if<std::string>(&layout))
@@ -357,7 +385,8 @@ WorkShape<int64_t> workShapeOf(const Plan &plan, const Problem &problem) {
                        elementBytes(problem.element), groupOf(problem), plan.packGqa, pairs);
   if (auto tiles = packedTiles(plan, problem); tiles && plan.order == WorkOrder::varlenDynamic)
     return {*tiles, heads, 1, splitsOf(plan, problem), section};
-  return {queryTiles(plan, problem), heads, problem.batch, splitsOf(plan, problem), section};
+  return {queryTiles(plan, problem), heads,   problem.batch,
+          splitsOf(plan, problem),   section, plan.multicast ? multicastBlocks : 1};
 }
 
 int64_t splitsOf(const Plan &plan, const Problem &problem) {
@@ -365,8 +394,9 @@ int64_t splitsOf(const Plan &plan, const Problem &problem) {
 }
 
 int64_t gridOf(const Plan &plan, const Problem &problem) {
-  const int64_t tiles = tilesOf(workShapeOf(plan, problem));
-  return plan.persistent ? min(tiles, smsOf(problem)) : tiles;
+  const WorkShape<int64_t> shape = workShapeOf(plan, problem);
+  const int64_t tiles = tilesOf(shape), clusters = max(smsOf(problem) / shape.cluster, 1);
+  return plan.persistent ? min(tiles, clusters * shape.cluster) : tiles;
 }
 
 } // namespace flash::schedule

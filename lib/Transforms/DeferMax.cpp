@@ -110,7 +110,7 @@ private:
                                   p.work.getMTiles(), p.work.getHeads(), p.work.getBatch(),
                                   p.work.getSplits(), p.work.getSection(), p.work.getPacked(),
                                   p.work.getRing(), inits, p.work.getTakesAttr(),
-                                  p.work.getTileAttr(), p.work.getGroupAttr());
+                                  p.work.getTileAttr(), p.work.getGroupAttr(), p.work.getClusterAttr());
     work.getBody().takeBody(p.work.getBody());
     for (auto [before, after] : llvm::zip(p.work.getResults(), work.getResults()))
       before.replaceAllUsesWith(after);

@@ -44,6 +44,7 @@ static void addTilePasses(OpPassManager &pm, const PipelineOptions &options,
   optional(options.skipBlocks, createFlashTileSkipBlocks());
   optional(options.pipelineLoads, createFlashTilePipelineLoads());
   optional(options.splitRoles, createFlashTileSplitRoles());
+  optional(options.multicast, createFlashTileMulticast());
   optional(options.exactCounts, createFlashTileExactCounts());
   optional(options.overlapSoftmax, createFlashTileOverlapSoftmax());
   optional(options.deferMax, createFlashTileDeferMax());

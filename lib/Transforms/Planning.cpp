@@ -32,6 +32,7 @@ schedule::PlanOverrides flash::overridesOf(PlanAttr plan) {
   fixed.earlyWait = plan.getFlag("early_wait");
   fixed.pingPong = plan.getFlag("ping_pong");
   fixed.deferMax = plan.getFlag("defer_max");
+  fixed.multicast = plan.getFlag("multicast");
   fixed.packGqa = plan.getFlag("pack_gqa");
   fixed.splits = plan.getInt("splits");
   if (auto name = plan.getText("transfer"))

@@ -52,7 +52,8 @@ LogicalResult selectTile(AttentionOp op) {
   for (auto [field, on] : {std::pair{"q_in_regs", plan->qInRegisters},
                            {"early_wait", plan->earlyWait},
                            {"ping_pong", plan->pingPong},
-                           {"defer_max", plan->deferMax}})
+                           {"defer_max", plan->deferMax},
+                           {"multicast", plan->multicast}})
     if (on) // off where left out
       attr = filled(attr, field, builder.getBoolAttr(on));
   attr = filled(attr, "pack_gqa", builder.getBoolAttr(plan->packGqa), plan->reasons.packGqa);

@@ -22,6 +22,7 @@ struct {
   int parameters, parameter_bytes[64], skip; /* of the kernel after the next `skip` ones */
   int fail_load;
   unsigned long long capture; /* the sequence a stream is captured in; 0: none */
+  int clusters; /* that run at once */
   /* what it may look at */
   int loads, is_cubin, launches, pushes, pops, maps, shared_limit;
   unsigned grid[3], block[3], shared;
@@ -85,6 +86,9 @@ struct config {
   } *attributes;
   unsigned count;
 };
+CUresult cuOccupancyMaxActiveClusters(int *n, void *f, const struct config *c) {
+  return *n = fake.clusters, c->grid[0] == 2 && c->shared == fake.shared_limit ? 0 : 1;
+}
 CUresult cuLaunchKernelEx(const struct config *c, void *f, void **parameters, void **extra) {
   fake.launch[fake.launches++ % 4] = (struct launch){c->grid[0], c->block[0], c->count ? c->attributes->kind : -1};
   memcpy(fake.grid, c->grid, sizeof c->grid);

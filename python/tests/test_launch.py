@@ -29,7 +29,7 @@ class Map(ctypes.Structure):
 
 class Fake(ctypes.Structure):
     _fields_ = [("major", ctypes.c_int), ("minor", ctypes.c_int), ("multiprocessors", ctypes.c_int), ("context", ctypes.c_void_p), ("context_device", ctypes.c_int),
-                ("context_id", ctypes.c_ulonglong), ("parameters", ctypes.c_int), ("parameter_bytes", ctypes.c_int * 64), ("skip", ctypes.c_int), ("fail_load", ctypes.c_int), ("capture", ctypes.c_ulonglong),
+                ("context_id", ctypes.c_ulonglong), ("parameters", ctypes.c_int), ("parameter_bytes", ctypes.c_int * 64), ("skip", ctypes.c_int), ("fail_load", ctypes.c_int), ("capture", ctypes.c_ulonglong), ("clusters", ctypes.c_int),
                 ("loads", ctypes.c_int), ("is_cubin", ctypes.c_int), ("launches", ctypes.c_int), ("pushes", ctypes.c_int), ("pops", ctypes.c_int), ("maps", ctypes.c_int),
                 ("shared_limit", ctypes.c_int), ("grid", ctypes.c_uint * 3), ("block", ctypes.c_uint * 3), ("shared", ctypes.c_uint), ("stream", ctypes.c_void_p),
                 ("values", (ctypes.c_ubyte * 128) * 64), ("map", Map * 64), ("launch", ((ctypes.c_int * 3) * 4))]
@@ -47,7 +47,7 @@ def driver(tmp_path_factory):
 @pytest.fixture
 def fake(driver):
     driver.context, driver.context_device, driver.context_id = 1, 0, 7
-    driver.capture = 0
+    driver.capture, driver.clusters = 0, 66
     driver.fail_load = driver.loads = driver.launches = driver.pushes = driver.pops = driver.maps = 0
     return driver
 
@@ -143,6 +143,25 @@ def test_a_persistent_grid_is_no_larger_than_the_device(fake, program):
     launch(program, call(b=3), device=4)  # a device that was not asked about yet
     fake.multiprocessors = before
     assert fake.grid[0] == 5
+
+
+def test_blocks_that_share_keys_are_launched_in_pairs(fake):
+    program = compiled(plan="#flash.plan<multicast = true>")
+    (kernel,) = json.loads(program.text("metadata"))["kernels"]
+    assert kernel["cluster"] == 2
+    for p in kernel["params"]:
+        if p["kind"] == "tensor_map" and p["arg"] == "k":
+            assert p["rows"] in (64, 16)  # half of a block's 128 keys, or what a redone row fetches
+    launch(program, call())
+    assert fake.grid[0] == 32  # 2 x 4 heads x 3 tiles and one past the end
+    launch(program, call(b=20))
+    assert fake.grid[0] == 132
+    fake.context_id, fake.clusters = 8, 60  # multiprocessors without a neighbour stay idle
+    launch(program, call(b=20))
+    assert fake.grid[0] == 120
+    fake.context_id, fake.clusters = 9, 0
+    with pytest.raises(ValueError, match="leave multicast out"):
+        launch(program, call())
 
 
 def test_launches_that_may_run_at_once_have_different_counters(fake, causal_program):

@@ -40,6 +40,9 @@ STRUCTURES = [
     (128, "tile = [192, 80], defer_max = false"),
     (128, "tile = [192, 64], stages = 3"),
     (256, "tile = [128, 64], early_wait = true"),
+    (128, "tile = [128, 128], q_in_regs = true, multicast = true"),
+    (256, "tile = [128, 64], early_wait = true, multicast = true"),
+    (256, "tile = [128, 80], defer_max = false, multicast = true"),
 ]
 
 

@@ -65,13 +65,13 @@ TEST_F(IrIntTest, WorkOrders) {
   for (WorkOrder order : allWorkOrders)
     for (int round = 0; round < 50; ++round) {
       const WorkShape<int64_t> shape{random.upTo(1, 5), random.upTo(1, 5), random.upTo(1, 3),
-                                     random.upTo(1, 3), random.upTo(1, 8)};
+                                     random.upTo(1, 3), random.upTo(1, 8), random.upTo(1, 3)};
       const int64_t t = random.upTo(0, tilesOf(shape) - 1);
       const Work<int64_t> want = workAt(order, t, shape);
       const Work<IrInt> got =
           workAt(order, ir(t),
                  WorkShape<IrInt>{ir(shape.mTiles), ir(shape.heads), ir(shape.batch),
-                                  ir(shape.splits), ir(shape.section)});
+                                  ir(shape.splits), ir(shape.section), shape.cluster});
       EXPECT_EQ(read(got.m), want.m);
       EXPECT_EQ(read(got.head), want.head);
       EXPECT_EQ(read(got.batch), want.batch);

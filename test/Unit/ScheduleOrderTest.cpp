@@ -28,18 +28,25 @@ template <class F> void walk(int64_t tiles, int64_t grid, F visit) {
 TEST(WorkOrder, EveryClosedOrderVisitsEveryTileOnce) {
   Random random(6);
   for (int round = 0; round < 2000; ++round) {
-    WorkShape<int64_t> shape{random.upTo(0, 6), random.upTo(0, 5), random.upTo(0, 5),
-                             random.upTo(1, 3), random.upTo(1, 40)};
+    WorkShape<int64_t> shape{random.upTo(0, 6), random.upTo(0, 5),  random.upTo(0, 5),
+                             random.upTo(1, 3), random.upTo(1, 40), random.upTo(1, 3)};
+    const int64_t mTiles = ceilDiv(shape.mTiles, shape.cluster) * shape.cluster;
     const int64_t tiles = tilesOf(shape), grid = random.upTo(1, 2 * tiles + 3);
     for (WorkOrder order : allWorkOrders) {
       std::set<Key> seen;
       walk(tiles, grid, [&](int64_t t) {
         auto work = workAt(order, t, shape);
-        ASSERT_TRUE(work.m >= 0 && work.m < shape.mTiles && work.head >= 0 &&
-                    work.head < shape.heads && work.batch >= 0 && work.batch < shape.batch &&
-                    work.split >= 0 && work.split < shape.splits)
+        ASSERT_TRUE(work.m >= 0 && work.m < mTiles && work.head >= 0 && work.head < shape.heads &&
+                    work.batch >= 0 && work.batch < shape.batch && work.split >= 0 &&
+                    work.split < shape.splits)
             << orderName(order) << " leaves its box at " << t;
         ASSERT_TRUE(seen.insert(keyOf(work)).second) << orderName(order) << " repeats at " << t;
+        // Blocks of a cluster have neighbouring tiles, whole clusters taken in the order itself.
+        const int64_t rank = t % shape.cluster;
+        Work<int64_t> first = work;
+        first.m -= rank;
+        ASSERT_EQ(keyOf(first), keyOf(workAt(order, t - rank, shape)));
+        ASSERT_EQ(work.m % shape.cluster, rank) << orderName(order) << " at " << t;
       });
       ASSERT_EQ(int64_t(seen.size()), tiles) << orderName(order);
     }

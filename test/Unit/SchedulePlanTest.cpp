@@ -200,6 +200,30 @@ TEST(Plan, ATileOfTheCombineFillsWarps) {
   }
 }
 
+TEST(Plan, BlocksThatShareKeysComeInPairs) {
+  Problem h = problem(Target::sm90);
+  EXPECT_FALSE(planned(h).multicast);
+  h.batch = 1, h.heads = h.kvHeads = 1, h.lenQ = 300, h.lenK = 300, h.sms = 131;
+  Plan plan = planned(h, {.multicast = true});
+  EXPECT_TRUE(plan.multicast);
+  EXPECT_EQ(tilesOf(workShapeOf(plan, h)), 4); // 3 of 128 rows
+  EXPECT_EQ(gridOf(plan, h), 4);
+  h.heads = h.kvHeads = 100;
+  EXPECT_EQ(gridOf(plan, h), 130);
+  h.sms = 1;
+  EXPECT_EQ(gridOf(plan, h), 2);
+  EXPECT_EQ(refused(h, {.transfer = Transfer::gather, .multicast = true}),
+            "blocks share keys (multicast) by the copy engine, transfer gather copies by threads; "
+            "use tma");
+  EXPECT_EQ(refused(problem(Target::sm80), {.multicast = true}),
+            "blocks share keys (multicast) by a copy engine, sm_80 has none; leave multicast out");
+  EXPECT_EQ(refused(h, {.multicast = true, .order = WorkOrder::single}),
+            "blocks that share keys (multicast) take several tiles, order single has one tile a "
+            "block; use dynamic or static");
+  EXPECT_EQ(refused(problem(Target::cpu), {.multicast = true, .splits = 2}),
+            "blocks that share keys (multicast) are not built for split keys; leave multicast out");
+}
+
 TEST(Plan, WhatIsNotBuiltIsSaidApart) {
   const Problem h = problem(Target::sm90);
   Problem grouped = h;

@@ -27,8 +27,9 @@ enum Pass : unsigned {
   exactCounts = 16,
   holdQ = 32,
   pingPong = 64,
-  all = 127,
-  deferMax = 128 // changes numbers, by rounding only
+  multicast = 128,
+  all = 255,
+  deferMax = 256 // changes numbers, by rounding only
 };
 
 struct Trial {
@@ -82,6 +83,8 @@ public:
         of<const char *>({"single", "static", "dynamic"}) + "\"";
     if (among(0, 1))
       plan += ", stealing = true";
+    if (among(0, 1))
+      plan += ", multicast = true";
     if (p.splits > 1)
       plan += ", splits = " + number(p.splits);
     if (p.heads > p.kvHeads && among(0, 1))
@@ -104,6 +107,8 @@ llvm::Expected<Outputs> result(const Trial &trial, Inputs &inputs, unsigned pass
       pm.addPass(createFlashTilePipelineLoads());
     if (passes & splitRoles)
       pm.addPass(createFlashTileSplitRoles());
+    if (passes & multicast)
+      pm.addPass(createFlashTileMulticast());
     if (passes & exactCounts)
       pm.addPass(createFlashTileExactCounts());
     if (passes & overlap)

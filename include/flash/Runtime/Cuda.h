@@ -43,6 +43,7 @@ struct Kernel {
   bool follows = false; ///< may begin while the kernel before it ends: it waits for that by itself
   int64_t threads = 0;
   int64_t sharedBytes = 0;
+  int64_t cluster = 1; ///< blocks that run side by side and share memory
   std::vector<Param> params;
 };
 
@@ -79,11 +80,15 @@ public:
   Outcome launch(size_t number, const Operands &operands, const Launch &launch);
 
 private:
-  struct Module {
-    unsigned long long context;    ///< the driver's never reused number
-    std::vector<void *> functions; ///< one a kernel
+  struct Function {
+    void *handle;
+    int64_t clusters; ///< that run at once; 0 where blocks stand alone
   };
-  Or<void *> functionOf(size_t number, unsigned long long context, int device);
+  struct Module {
+    unsigned long long context;      ///< the driver's never reused number
+    std::vector<Function> functions; ///< one a kernel
+  };
+  Or<Function> functionOf(size_t number, unsigned long long context, int device);
 
   std::vector<Kernel> kernels;
   Capability of;

@@ -76,7 +76,8 @@ struct Plan {
   int64_t producerRegisters = 0, consumerRegisters = 0; ///< a thread; 0: no register roles
   bool pvFromRegisters = true, overlap = false;
   bool qInRegisters = false, earlyWait = false, pingPong = false;
-  bool deferMax = false; ///< unmasked blocks are measured against an older maximum
+  bool deferMax = false;  ///< unmasked blocks are measured against an older maximum
+  bool multicast = false; ///< two blocks share keys and values, each fetches half for both
   bool packGqa = false;
   int64_t group = 1; ///< query heads that share a tile: 1 unless packed
   int64_t splits = 1;
@@ -99,7 +100,7 @@ struct PlanOverrides {
   std::optional<int64_t> producerRegisters = {}, consumerRegisters = {};
   std::optional<bool> pvFromRegisters = {}, overlap = {};
   std::optional<bool> qInRegisters = {}, earlyWait = {}, pingPong = {};
-  std::optional<bool> deferMax = {};
+  std::optional<bool> deferMax = {}, multicast = {};
   std::optional<Transfer> transfer = {};
   std::optional<bool> packGqa = {};
   std::optional<int64_t> splits = {};
@@ -141,7 +142,7 @@ WorkShape<int64_t> workShapeOf(const Plan &plan, const Problem &problem);
 /// Parts of the keys for sizes that are all known.
 int64_t splitsOf(const Plan &plan, const Problem &problem);
 
-/// Blocks to launch: every tile, or at most one block an SM where persistent.
+/// Blocks to launch: every tile, or at most one block an SM where persistent; whole clusters.
 int64_t gridOf(const Plan &plan, const Problem &problem);
 
 /// True when every size that planning can use is known.

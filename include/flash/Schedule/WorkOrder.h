@@ -42,24 +42,38 @@ inline constexpr WorkOrder allWorkOrders[] = {WorkOrder::single,      WorkOrder:
 std::string_view orderName(WorkOrder order);
 std::optional<WorkOrder> parseOrder(std::string_view name);
 
+/// Blocks of a cluster that fetch each other's keys and values (multicast).
+inline constexpr int64_t multicastBlocks = 2;
+
 /// The box of tiles. `heads` are KV heads when queries are packed. `section` counts the (batch,
-/// head) pairs that share the L2 cache; natural orders ignore it.
+/// head) pairs that share the L2 cache; natural orders ignore it. `cluster` m tiles that follow
+/// each other stay together in every order; the last may lie past the end.
 template <class I> struct WorkShape {
   I mTiles, heads, batch, splits, section;
+  int64_t cluster = 1;
 };
 
+/// Whole clusters.
 template <class I> I tilesOf(const WorkShape<I> &shape) {
-  return shape.mTiles * shape.heads * shape.batch * shape.splits;
+  I mTiles = shape.mTiles;
+  if (shape.cluster > 1)
+    mTiles = ceilDiv(mTiles, shape.cluster) * shape.cluster;
+  return mTiles * shape.heads * shape.batch * shape.splits;
 }
 
-template <class I> struct Work {
-  I m, head, batch, split;
-};
+template <class I> struct Work { I m, head, batch, split; };
 
 /// The tile of ordinal t, 0 <= t < tilesOf(shape). Closed form, so not for varlenDynamic, which
 /// needs the tables of its sequences (varlenWorkAt) and is answered as `dynamic` would be: that is
-/// what it is where all sequences are equal.
+/// what it is where all sequences are equal. Of clusters, t counts their tiles one by one.
 template <class I> Work<I> workAt(WorkOrder order, I t, const WorkShape<I> &shape) {
+  if (shape.cluster > 1) {
+    Work<I> work = workAt(order, floorDiv(t, shape.cluster),
+                          WorkShape<I>{ceilDiv(shape.mTiles, shape.cluster), shape.heads,
+                                       shape.batch, shape.splits, shape.section});
+    work.m = work.m * shape.cluster + remainder(t, shape.cluster);
+    return work;
+  }
   switch (order) {
   case WorkOrder::single:
   case WorkOrder::fixed: {

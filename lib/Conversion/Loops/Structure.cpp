@@ -275,9 +275,12 @@ LogicalResult Lowering::lower(ForWorkOp op) {
     else
       inits.push_back(at(init.get()));
   IrInt zero = toInt(index(0));
-  schedule::WorkShape<IrInt> shape{toInt(at(op.getMTiles())), toInt(at(op.getHeads())),
-                                   toInt(at(op.getBatch())), toInt(at(op.getSplits())),
-                                   op.getSection() ? toInt(at(op.getSection())) : zero + 1};
+  schedule::WorkShape<IrInt> shape{toInt(at(op.getMTiles())),
+                                   toInt(at(op.getHeads())),
+                                   toInt(at(op.getBatch())),
+                                   toInt(at(op.getSplits())),
+                                   op.getSection() ? toInt(at(op.getSection())) : zero + 1,
+                                   static_cast<int64_t>(op.getCluster())};
   IrInt batch = shape.batch;
   if (op.getPacked()) // its tiles are counted through
     shape.batch = zero + 1;

@@ -121,6 +121,10 @@ FailureOr<Kernel> Kernel::create(func::FuncOp func) {
     return func.emitError("kernel needs rows of a multiple of ")
            << schedule::combineColumns << " columns, has " << kernel.columns;
   kernel.hasRoles = false;
+  kernel.cluster = 1;
+  func.walk([&](tile::ForWorkOp work) {
+    kernel.cluster = std::max<int64_t>(kernel.cluster, work.getCluster());
+  });
   kernel.warps = kernel.threads / 32;
   kernel.oldArguments = func.getNumArguments();
   if (failed(kernel.check()))
@@ -377,6 +381,11 @@ LLVM::LLVMFuncOp Kernel::finish() {
                     b.getI32IntegerAttr(static_cast<int32_t>(*plan.getInt("registers", 1))));
   else
     kernel->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), b.getI32IntegerAttr(1));
+  if (cluster > 1) {
+    kernel->setAttr(NVVM::NVVMDialect::getClusterDimAttrName(),
+                    b.getDenseI32ArrayAttr({static_cast<int32_t>(cluster), 1, 1}));
+    kernel->setAttr("flash.cluster", b.getI64IntegerAttr(cluster));
+  }
   kernel.setDenormalFpMathF32("preserve-sign");
 
   kernel.getBody().takeBody(func.getBody());

@@ -26,6 +26,7 @@ public:
   int64_t warps;       ///< of the instance that multiplies
   bool hasRoles;
   int64_t columns = 0; ///< of the fragments of a kernel that multiplies nothing; else 0
+  int64_t cluster; ///< blocks that share rings
 
   // Parameters. `memref` is an argument of the kernel.
   mlir::Value tensorMap(mlir::Value memref, int64_t rows);

@@ -30,6 +30,7 @@ public:
 
   LogicalResult check() override;
   void prologue(B &b) override;
+  void epilogue(B &) override {}
   Value warpGroup(B &b) override { return arith::ShRUIOp::create(b, threadId(b), i32(b, 7)); }
   int64_t warpsPerGroup() const override { return schedule::warpgroupWarps; }
   void enterRole(B &, tile::RoleAttr) override {}
@@ -44,7 +45,8 @@ public:
   void fill(B &b, tile::FillOp op, tile::FillOp::Adaptor in) override;
   Value wait(B &b, tile::WaitOp op, Value it) override;
   void release(B &, tile::RingOp, Value) override {}
-  void publish(B &, tile::RingOp, Value, Value) override {}
+  Value takesForCluster(B &b) override { return isCopier(b); }
+  Value publish(B &, tile::RingOp, Value, Value ordinal) override { return ordinal; }
   Value follow(B &b, tile::RingOp, Value) override { return i32(b, 0); }
   Value tileOf(B &b, tile::RingOp ring, Value it) override {
     Value base = LLVM::PtrToIntOp::create(b, b.getI32Type(), kernel.shared(b, i32(b, 0)));
@@ -105,7 +107,9 @@ LogicalResult Sm80Emitter::check() {
       else if (b[0] % Ldmatrix::side || b[1] % Ldmatrix::side)
         refuse(op, "a product over other than multiples of 16");
     } else if (auto work = dyn_cast<tile::ForWorkOp>(op)) {
-      if (work.getRing())
+      if (work.getCluster() > 1)
+        refuse(op, "a cluster of blocks");
+      else if (work.getRing())
         refuse(op, "taking tiles from a counter");
       else if (schedule::parseOrder(work.getOrder()) == schedule::WorkOrder::varlenDynamic)
         refuse(op, "the order varlen_dynamic");

@@ -5,6 +5,12 @@
 //   copier     wait empty (parity of g - 1), arrive full + expect bytes, TMA -> full
 //   consumers  wait full (parity of g), products, one lane a warp arrives -> empty
 //
+// In a cluster each block's copier multicasts its share of the rows to all, and one lane a warp
+// for each block arrives at that block's empty: so a slot whose own empty has completed is free in
+// all blocks. The bytes of another block's share may come before this block's copier expects them:
+// full cannot complete without its arrival, and a phase's count of bytes may be negative for a
+// while (PTX ISA, "mbarrier, tracking of asynchronous operations").
+//
 // A plan with transfer = "gather" copies by 128 threads instead of one, each of which arrives at
 // full when its own pieces have landed.
 //
@@ -34,6 +40,7 @@ constexpr int64_t kWarpsPerGroup = 4;  // a warpgroup
 constexpr int64_t kRowsPerGroup = 64;  // of one wgmma
 constexpr int64_t kMaxCols = 256;      // of one wgmma
 constexpr int64_t kMaxBoxRows = 256;   // of one TMA box
+constexpr int64_t kSwizzleRows = 8;    // of a panel, after which its pattern repeats
 constexpr int64_t kTicks = 10'000'000; // a wait's suspend hint, ns
 constexpr int64_t kRegisterStep = 8;   // setmaxnreg's granularity
 
@@ -47,6 +54,13 @@ public:
 
   LogicalResult check() override;
   void prologue(B &b) override;
+  void epilogue(B &b) override {
+    if (kernel.cluster > 1)
+      awaitCluster(b, /*aligned=*/false); // the threads of a warp come one by one
+  }
+  Value takesForCluster(B &b) override {
+    return arith::CmpIOp::create(b, arith::CmpIPredicate::eq, clusterRank(b), i32(b, 0));
+  }
   Value warpGroup(B &b) override {
     // From lane 0, so that ptxas knows it to be uniform and may branch and build descriptors on it.
     return broadcastLane0(b, arith::ShRUIOp::create(b, threadId(b), i32(b, 7)));
@@ -75,7 +89,7 @@ public:
   }
   Value read(B &b, tile::ReadOp op, Value tile) override;
   void release(B &b, tile::RingOp ring, Value it) override;
-  void publish(B &b, tile::RingOp ring, Value it, Value ordinal) override;
+  Value publish(B &b, tile::RingOp ring, Value it, Value ordinal) override;
   Value follow(B &b, tile::RingOp ring, Value it) override;
   Value slice(B &b, tile::SliceOp op, tile::SliceOp::Adaptor in) override;
   Value mma(B &b, tile::MmaOp op, tile::MmaOp::Adaptor in) override;
@@ -103,19 +117,41 @@ private:
   void await(B &b, Value barrier, Value parity) {
     NVVM::MBarrierTryWaitParityOp::create(b, barrier, parity, i32(b, kTicks));
   }
+  void asmText(B &b, ValueRange operands, StringRef text, StringRef constraints) {
+    LLVM::InlineAsmOp::create(
+        b, LLVM::LLVMVoidType::get(b.getContext()), operands, text, constraints,
+        /*has_side_effects=*/true, /*is_align_stack=*/false, LLVM::tailcallkind::TailCallKind::None,
+        LLVM::AsmDialectAttr::get(b.getContext(), LLVM::AsmDialect::AD_ATT), ArrayAttr());
+  }
   /// One arrival at a barrier, where `isOne` (or unset) says so. Predicated, not branched around:
   /// no divergence next to the products.
   void arrive(B &b, Value barrier, Value isOne = {}) {
-    SmallVector<Value> operands{barrier};
     if (isOne)
-      operands.push_back(isOne);
-    LLVM::InlineAsmOp::create(
-        b, LLVM::LLVMVoidType::get(b.getContext()), operands,
-        isOne ? "@$1 mbarrier.arrive.shared::cta.b64 _, [$0];"
-              : "mbarrier.arrive.shared::cta.b64 _, [$0];",
-        isOne ? "r,b,~{memory}" : "r,~{memory}",
-        /*has_side_effects=*/true, /*is_align_stack=*/false, LLVM::tailcallkind::TailCallKind::None,
-        LLVM::AsmDialectAttr::get(b.getContext(), LLVM::AsmDialect::AD_ATT), ArrayAttr());
+      asmText(b, {barrier, isOne}, "@$1 mbarrier.arrive.shared::cta.b64 _, [$0];", "r,b,~{memory}");
+    else
+      asmText(b, barrier, "mbarrier.arrive.shared::cta.b64 _, [$0];", "r,~{memory}");
+  }
+  /// The same at the barrier of block `rank` of the cluster. A reader has written nothing that the
+  /// other block might read: the scope of the cluster would cost a fence an arrival for nothing.
+  void arriveAt(B &b, Value barrier, Value rank, Value isOne) {
+    asmText(b, {barrier, isOne, rank},
+            "{\n\t.reg .b32 remote;\n\tmapa.shared::cluster.u32 remote, $0, $2;\n\t"
+            "@$1 mbarrier.arrive.shared::cluster.b64 _, [remote];\n\t}",
+            "r,b,r,~{memory}");
+  }
+  /// Rows that one block copies of a tile: its share.
+  static int64_t boxRows(tile::RingOp ring) {
+    return ring.getType().getShape()[1] / static_cast<int64_t>(ring.getCluster());
+  }
+  static bool holdsOrdinals(tile::RingOp ring) {
+    return !isa<FloatType>(ring.getType().getElementType());
+  }
+  Value clusterRank(B &b) { return NVVM::ClusterId::create(b, b.getI32Type()); }
+  /// All threads of the cluster come here before any goes on.
+  void awaitCluster(B &b, bool aligned) {
+    UnitAttr attr = aligned ? b.getUnitAttr() : UnitAttr();
+    NVVM::ClusterArriveOp::create(b, attr);
+    NVVM::ClusterWaitOp::create(b, attr);
   }
   /// Where an ordinal of work stands.
   Value ordinalAt(B &b, tile::RingOp ring, Value slot) {
@@ -157,6 +193,10 @@ LogicalResult Sm90Emitter::check() {
         refuse(op, "a ring of other than 16-bit elements");
       else if (ring.getType().getShape()[1] > kMaxBoxRows)
         refuse(op, "a tile of more than " + Twine(kMaxBoxRows) + " rows");
+      else if (ring.getCluster() > 1 && !holdsOrdinals(ring) &&
+               (gathers || ring.getType().getShape()[1] % (ring.getCluster() * kSwizzleRows)))
+        refuse(op, "a ring of " + Twine(ring.getType().getShape()[1]) + " rows that " +
+                       Twine(ring.getCluster()) + " blocks fill");
     } else if (isa<tile::LoadOp>(op) && !kernel.columns) {
       refuse(op, "loading rows into registers beside products");
     } else if (auto store = dyn_cast<tile::StoreOp>(op); store && !kernel.columns) {
@@ -187,6 +227,12 @@ LogicalResult Sm90Emitter::check() {
           roles ? cast<tile::RoleAttr>(roles.getRoles()[work->getParentRegion()->getRegionNumber()])
                 : tile::RoleAttr();
       const bool copies = role && llvm::equal(role.getUnits(), ArrayRef{tile::Unit::copy});
+      if (static_cast<int64_t>(work.getCluster()) != kernel.cluster ||
+          (work.getRing() &&
+           static_cast<int64_t>(ringOf(work.getRing()).getCluster()) != kernel.cluster))
+        refuse(op, "a cluster for some of its loops");
+      else if (kernel.cluster > 1 && !kernel.hasRoles)
+        refuse(op, "a cluster without roles");
       if (work.getRing() && (copies != work.getTakes() || gathers))
         refuse(op, "taking tiles elsewhere than in the one thread that starts copies");
     }
@@ -203,25 +249,31 @@ void Sm90Emitter::prologue(B &b) {
     b.setInsertionPointToStart(scf::IfOp::create(b, isFirst).thenBlock());
     kernel.func.walk([&](tile::FillOp op) {
       if (!gathers)
-        kernel.tensorMap(viewOf(op.getView()).getSource(), op.getRing().getType().getShape()[1]);
+        kernel.tensorMap(viewOf(op.getView()).getSource(), boxRows(ringOf(op.getRing())));
     });
     for (Value map : kernel.tensorMaps())
       NVVM::PrefetchOp::create(b, NVVM::PrefetchCacheLevelAttr(), NVVM::CacheEvictionPriorityAttr(),
                                map, Value(), /*tensormap=*/true);
     kernel.func.walk([&](tile::RingOp ring) {
       for (int64_t s = 0; s < ring.getType().getShape()[0]; ++s) {
-        // One arrival a fill and thread (bytes are counted apart), one a warp that releases.
+        // One arrival a fill and thread (bytes are counted apart), one a warp that releases, of
+        // all blocks that share the ring. Ordinals are released by the other blocks' copiers too.
+        int64_t releases = ring.getReleases() * kernel.warps * ring.getCluster() +
+                           (holdsOrdinals(ring) ? ring.getCluster() - 1 : 0);
         NVVM::MBarrierInitOp::create(b, barrier(b, ring, i32(b, s), false),
                                      i32(b, ring.getWriters() * (gathers ? gatherThreads : 1)),
                                      Value());
-        NVVM::MBarrierInitOp::create(b, barrier(b, ring, i32(b, s), true),
-                                     i32(b, ring.getReleases() * kernel.warps), Value());
+        NVVM::MBarrierInitOp::create(b, barrier(b, ring, i32(b, s), true), i32(b, releases),
+                                     Value());
       }
     });
     // The async proxy must see the barriers too (PTX ISA, fence.mbarrier_init).
     NVVM::FenceMbarrierInitOp::create(b);
   }
-  NVVM::Barrier0Op::create(b);
+  if (kernel.cluster > 1)
+    awaitCluster(b, /*aligned=*/true);
+  else
+    NVVM::Barrier0Op::create(b);
 }
 
 void Sm90Emitter::enterRole(B &b, tile::RoleAttr role) {
@@ -278,19 +330,37 @@ void Sm90Emitter::fill(B &b, tile::FillOp op, tile::FillOp::Adaptor in) {
     NVVM::CpAsyncMBarrierArriveOp::create(b, full, /*noinc=*/true);
     return;
   }
-  Value map = kernel.tensorMap(viewOf(op.getView()).getSource(), rows);
+  const int64_t cluster = ring.getCluster(), share = boxRows(ring);
+  Value map = kernel.tensorMap(viewOf(op.getView()).getSource(), share);
   NVVM::MBarrierArriveExpectTxOp::create(b, Type(), full, i32(b, slotBytes(type)),
                                          NVVM::MemScopeKind::CTA, /*relaxed=*/false, Value());
   Value offset = slotOffset(b, ring, slot.number);
   Value row = toI32(b, in.getRow()), head = toI32(b, in.getHead()), batch = toI32(b, in.getBatch());
+  Value everyone;
+  if (cluster > 1) {
+    Value first = arith::MulIOp::create(b, clusterRank(b), i32(b, share));
+    row = arith::AddIOp::create(b, row, first);
+    offset =
+        arith::AddIOp::create(b, offset, arith::MulIOp::create(b, first, i32(b, panelRowBytes)));
+    everyone = arith::ConstantOp::create(b, b.getI16IntegerAttr((1 << cluster) - 1));
+  }
   for (int64_t panel = 0; panel < panelsOf(type.getShape()[2]); ++panel) {
     // Dimensions d, s, h, b. The whole box counts, also where it lies outside the tensor.
     Value at =
         kernel.shared(b, arith::AddIOp::create(b, offset, i32(b, panel * rows * panelRowBytes)));
+    Value col = i32(b, panel * panelCols);
+    if (cluster > 1) {
+      // In every block at the address that it has here. As text: the op's generic addresses cost
+      // the copier registers.
+      asmText(b, {at, map, col, row, head, batch, full, everyone},
+              "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+              ".multicast::cluster [$0], [$1, {$2, $3, $4, $5}], [$6], $7;",
+              "r,l,r,r,r,r,r,h,~{memory}");
+      continue;
+    }
     NVVM::CpAsyncBulkTensorGlobalToSharedClusterOp::create(
-        b, at, map, ValueRange{i32(b, panel * panelCols), row, head, batch}, full, ValueRange(),
-        Value(), Value(), NVVM::TMALoadMode::TILE, /*isCTAOnly=*/true, NVVM::CTAGroupKindAttr(),
-        Value());
+        b, at, map, ValueRange{col, row, head, batch}, full, ValueRange(), Value(), Value(),
+        NVVM::TMALoadMode::TILE, /*isCTAOnly=*/true, NVVM::CTAGroupKindAttr(), Value());
   }
 }
 
@@ -316,16 +386,48 @@ Value Sm90Emitter::address(B &b, tile::RingOp ring, const Slot &slot) {
 
 void Sm90Emitter::release(B &b, tile::RingOp ring, Value it) {
   Slot slot = slotOf(b, ring, it);
-  Value isFirst = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, laneId(b), i32(b, 0));
-  arrive(b, barrier(b, ring, slot.number, true), isFirst);
+  Value lane = laneId(b), empty = barrier(b, ring, slot.number, true);
+  // Ordinals are handed on by the first block alone; else lane r arrives at block r's.
+  const int64_t arrivals = holdsOrdinals(ring) ? 1 : ring.getCluster();
+  Value isOne = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, lane, i32(b, arrivals));
+  if (ring.getCluster() == 1)
+    arrive(b, empty, isOne);
+  else
+    arriveAt(b, empty, arith::RemUIOp::create(b, lane, i32(b, ring.getCluster())), isOne);
 }
 
-void Sm90Emitter::publish(B &b, tile::RingOp ring, Value it, Value ordinal) {
+Value Sm90Emitter::publish(B &b, tile::RingOp ring, Value it, Value ordinal) {
   Slot slot = slotOf(b, ring, it);
-  await(b, barrier(b, ring, slot.number, true), arith::XOrIOp::create(b, slot.parity, i32(b, 1)));
-  LLVM::StoreOp::create(b, ordinal, ordinalAt(b, ring, slot.number), /*alignment=*/0,
-                        /*isVolatile=*/true);
-  arrive(b, barrier(b, ring, slot.number, false)); // releases the store
+  Value empty = barrier(b, ring, slot.number, true), full = barrier(b, ring, slot.number, false),
+        place = ordinalAt(b, ring, slot.number);
+  auto handOn = [&] {
+    await(b, empty, arith::XOrIOp::create(b, slot.parity, i32(b, 1)));
+    // To the other blocks asynchronously: the copier there has full expect the bytes.
+    for (int64_t rank = 1; rank < static_cast<int64_t>(ring.getCluster()); ++rank)
+      asmText(b, {place, arith::AddIOp::create(b, ordinal, i32(b, rank)), full, i32(b, rank)},
+              "{\n\t.reg .b32 place, full;\n\tmapa.shared::cluster.u32 place, $0, $3;\n\t"
+              "mapa.shared::cluster.u32 full, $2, $3;\n\t"
+              "st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [place], $1, [full];\n\t}",
+              "r,r,r,r,~{memory}");
+    LLVM::StoreOp::create(b, ordinal, place, /*alignment=*/0, /*isVolatile=*/true);
+    arrive(b, full); // releases the store
+    return ordinal;
+  };
+  if (ring.getCluster() == 1)
+    return handOn();
+  auto branch = scf::IfOp::create(b, b.getI32Type(), takesForCluster(b), /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.thenBlock());
+  scf::YieldOp::create(b, handOn());
+  b.setInsertionPointToStart(branch.elseBlock());
+  NVVM::MBarrierArriveExpectTxOp::create(b, Type(), full, i32(b, schedule::ordinalBytes),
+                                         NVVM::MemScopeKind::CTA, /*relaxed=*/false, Value());
+  await(b, full, slot.parity);
+  Value got = LLVM::LoadOp::create(b, b.getI32Type(), place, /*alignment=*/0, /*isVolatile=*/true);
+  Value yes = arith::ConstantOp::create(b, b.getBoolAttr(true));
+  arriveAt(b, empty, i32(b, 0), yes);
+  scf::YieldOp::create(b, got);
+  return branch.getResult(0);
 }
 
 Value Sm90Emitter::follow(B &b, tile::RingOp ring, Value it) {

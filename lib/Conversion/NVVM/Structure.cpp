@@ -32,7 +32,8 @@ static void expandRange(IRRewriter &rewriter, tile::BlockRangeOp op) {
 static schedule::WorkShape<IrInt> shapeOf(B &b, tile::ForWorkOp op) {
   IrInt heads(b, op.getHeads()), batch(b, op.getBatch());
   IrInt section = op.getSection() ? IrInt(b, op.getSection()) : heads * batch;
-  return {IrInt(b, op.getMTiles()), heads, batch, IrInt(b, op.getSplits()), section};
+  return {IrInt(b, op.getMTiles()), heads,   batch,
+          IrInt(b, op.getSplits()), section, static_cast<int64_t>(op.getCluster())};
 }
 
 /// Moves the work's body to the end of `body`, as the tile of `ordinal`; gives its yield.
@@ -46,6 +47,29 @@ static tile::YieldOp moveBody(B &b, IRRewriter &rewriter, tile::ForWorkOp op, Bl
   rewriter.mergeBlocks(&op.getBody().front(), body, arguments);
   rewriter.setInsertionPoint(yield);
   return yield;
+}
+
+/// What the counter held. Asked for when a tile begins and needed at its end; the last of all tiles
+/// (of clusters, which take theirs at once) wraps it to 0.
+static Value take(B &b, tile::ForWorkOp op, Value tiles, Kernel &kernel, TileEmitter &emitter) {
+  auto add = [&]() -> Value {
+    Value last = toI32(b, floorDiv(IrInt(b, tiles), op.getCluster()).get());
+    return LLVM::AtomicRMWOp::create(b, LLVM::AtomicBinOp::uinc_wrap, kernel.counter(b),
+                                     arith::SubIOp::create(b, last, i32(b, 1)),
+                                     LLVM::AtomicOrdering::monotonic, "device");
+  };
+  if (op.getCluster() == 1)
+    return add();
+  auto branch = scf::IfOp::create(b, b.getI32Type(), emitter.takesForCluster(b),
+                                  /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.thenBlock());
+  Value held = arith::MulIOp::create(b, add(), i32(b, op.getCluster()));
+  scf::YieldOp::create(b, held);
+  b.setInsertionPointToStart(branch.elseBlock());
+  Value nothing = i32(b, 0);
+  scf::YieldOp::create(b, nothing);
+  return branch.getResult(0);
 }
 
 /// Block i of n begins with ordinal i; whoever takes asks a counter for each further one.
@@ -67,10 +91,8 @@ static void expandTaking(IRRewriter &rewriter, tile::ForWorkOp op, Kernel &kerne
   Block *body = b.createBlock(&loop.getAfter(), {}, types, locations);
   Value t = body->getArgument(0), n = body->getArgument(1);
   Value next;
-  if (op.getTakes()) // asked here and needed at the end; the last of all tiles wraps it to 0
-    next = LLVM::AtomicRMWOp::create(b, LLVM::AtomicBinOp::uinc_wrap, kernel.counter(b),
-                                     arith::SubIOp::create(b, toI32(b, tiles), i32(b, 1)),
-                                     LLVM::AtomicOrdering::monotonic, "device");
+  if (op.getTakes())
+    next = take(b, op, tiles, kernel, emitter);
   auto yield = moveBody(b, rewriter, op, body, t, body->getArguments().drop_front(2));
   b.setInsertionPoint(yield);
   if (op.getTakes()) {
@@ -78,7 +100,7 @@ static void expandTaking(IRRewriter &rewriter, tile::ForWorkOp op, Kernel &kerne
                                          i32(b, schedule::workCounters));
     next = arith::SelectOp::create(b, isNone, toI32(b, t), next);
     next = arith::AddIOp::create(b, next, toI32(b, step));
-    emitter.publish(b, ringOf(op.getRing()), n, next);
+    next = emitter.publish(b, ringOf(op.getRing()), n, next);
   } else {
     next = emitter.follow(b, ringOf(op.getRing()), n);
   }

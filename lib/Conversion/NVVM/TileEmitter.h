@@ -28,6 +28,8 @@ public:
   // Structure
   /// At the entry: barriers, and what the rings need.
   virtual void prologue(B &b) = 0;
+  /// At the end, in all threads.
+  virtual void epilogue(B &b) = 0;
   /// The warp's number among groups of `warps` that are scheduled together; uniform, i32.
   virtual mlir::Value warpGroup(B &b) = 0;
   virtual int64_t warpsPerGroup() const = 0;
@@ -49,8 +51,11 @@ public:
   virtual void fill(B &b, tile::FillOp op, tile::FillOp::Adaptor in) = 0;
   virtual mlir::Value wait(B &b, tile::WaitOp op, mlir::Value it) = 0;
   virtual void release(B &b, tile::RingOp ring, mlir::Value it) = 0;
-  /// Ordinals of work (i32) from one role to the others, through a ring of i32.
-  virtual void publish(B &b, tile::RingOp ring, mlir::Value it, mlir::Value ordinal) = 0;
+  /// True in the block of a cluster that takes tiles for all.
+  virtual mlir::Value takesForCluster(B &b) = 0;
+  /// Ordinals of work (i32) from one role to the others, through a ring of i32; in a cluster from
+  /// the block that takes, `ordinal` being its own. Gives that of the executing block.
+  virtual mlir::Value publish(B &b, tile::RingOp ring, mlir::Value it, mlir::Value ordinal) = 0;
   virtual mlir::Value follow(B &b, tile::RingOp ring, mlir::Value it) = 0;
   /// The `again`-awaited tile.
   virtual mlir::Value tileOf(B &b, tile::RingOp ring, mlir::Value it) = 0;

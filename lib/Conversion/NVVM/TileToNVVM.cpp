@@ -234,6 +234,8 @@ private:
       if (func->hasAttr("flash.follows")) // may begin before the kernel that it follows has ended
         NVVM::GriddepcontrolOp::create(b, NVVM::GridDepActionKind::wait);
       emitter->prologue(b);
+      b.setInsertionPoint(func.getBody().front().getTerminator());
+      emitter->epilogue(b);
     }
 
     Machine machine{*kernel, *emitter, Fragments(*kernel)};
