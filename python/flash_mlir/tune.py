@@ -38,6 +38,7 @@ AXES = {
     "early_wait": [False, True],
     "exact_counts": [False, True],
     "stealing": [False, True],
+    "multicast": [False, True],
     "order": ["static", "dynamic"],
 }
 # Several fields at once, by head size: what was fast on Hopper, each tried with and without a deferred maximum. Single steps from the
@@ -52,14 +53,19 @@ SEEDS = {
     128: [
         dict(tile=(128, 128), stages=2, q_in_regs=True, early_wait=True),
         dict(tile=(128, 64), stages=4, q_in_regs=True, ping_pong=True),
+        dict(tile=(128, 128), stages=2, q_in_regs=True, multicast=True),
         dict(tile=(192, 80), stages=2),
         dict(tile=(192, 64), stages=3),
     ],
     256: [
         dict(tile=(128, 64), stages=2, early_wait=True),
         dict(tile=(128, 80), stages=2, early_wait=True),
+        dict(tile=(128, 64), stages=2, early_wait=True, multicast=True),
+        dict(tile=(128, 80), stages=2, early_wait=True, multicast=True),
     ],
 }
+# Narrower heads load too little for blocks to share keys: there the axis is not searched.
+MULTICAST_FROM = 128
 MARGIN = 1.005  # a gain below this is noise
 SWEEPS = 4
 ALLOWED = 1.2e-2  # relative L2 distance from float64, and from the plan in use
@@ -345,7 +351,8 @@ class Search:
         follows = p["element"] != self.leader
         others = self.winners.get(kernel_of(p, element=""), []) + ([in_use(dict(p, element=self.leader))[0]] if follows else [])
         starts = list({written(f): f for f in [default, *others, *(() if follows else seeds(p, default))]}.values())
-        best, tried = walk(starts, evaluate, axes(), more=lambda: self.more() and not follows)
+        searched = {field: values for field, values in axes().items() if field != "multicast" or max(p["d"], p["dv"]) >= MULTICAST_FROM}
+        best, tried = walk(starts, evaluate, searched, more=lambda: self.more() and not follows)
         plan = written(best)
         if plan == written(default):
             before = after = bench.times([bench.call(None)], thorough=True)[0]

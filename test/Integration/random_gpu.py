@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Random problems through flash_mlir against float64, by the tolerances of the cases' own runner.
 
-    python3 test/Integration/random_gpu.py CASES_FOLDER [--target sm_90a] [--count 200] [--seed 1] [--jobs 16]
+    python3 test/Integration/random_gpu.py CASES_FOLDER [--target sm_90a] [--count 200] [--seed 1] [--jobs 16] [--plan PLAN]
 
 Sizes 1 to 2000, every mask, every head size, f16 and bf16, grouped heads, strides, softcap and sink. CASES_FOLDER holds run.py
 and reference.py. Kernels are compiled first, by a pool of processes, into the disk cache. Prints each problem that fails as a
@@ -18,6 +18,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
 
+import by_hand
 import flash_mlir
 
 OWN_ROWS = [(192, 128), (64, 256), (64, 512)]  # head sizes with tile rows of their own
@@ -85,7 +86,9 @@ def main():
     ap.add_argument("--count", type=int, default=200)
     ap.add_argument("--seed", type=int, default=1, help="problems seed, seed + 1, ...")
     ap.add_argument("--jobs", type=int, default=os.cpu_count())
+    by_hand.add_option(ap)
     a = ap.parse_args()
+    by_hand.force(a.plan)
     sys.path.insert(0, a.folder)
     import run
 
@@ -93,8 +96,9 @@ def main():
     start = time.time()
     if a.target != "cpu":
         with concurrent.futures.ProcessPoolExecutor(a.jobs) as pool:
-            refused = [e for e in pool.map(prepare, cases, [a.target] * len(cases)) if e]
-        print(f"compiled {len(cases) - len(refused)} of {len(cases)} problems in {time.time() - start:.0f} s with {a.jobs} processes", flush=True)
+            sentences = list(pool.map(prepare, cases, [a.target] * len(cases)))
+        print(f"compiled {sentences.count(None)} of {len(cases)} problems in {time.time() - start:.0f} s with {a.jobs} processes", flush=True)
+        cases = by_hand.fitting(a.plan, cases, sentences)
     passed = failed = 0
     for done, c in enumerate(cases, 1):
         try:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The same bits every time: each problem runs again and again, beside other work, and must give the same o and lse.
 
-    python3 test/Integration/repeat_gpu.py [--runs 20] [--only TEXT] [--jobs 16]
+    python3 test/Integration/repeat_gpu.py [--runs 20] [--only TEXT] [--jobs 16] [--plan PLAN]
 
 Head sizes of every tile row, every mask, f16 and bf16, sizes that fill the machine unevenly: so that tiles from a counter reach
 blocks in another order each time. Results start as NaN. Kernels are compiled first, by a pool of processes. Ends with `N passed, M failed`; exit code 1 if any failed.
@@ -13,6 +13,8 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
+
+import by_hand
 
 HEADS = [(64, 64), (96, 96), (128, 128), (192, 192), (192, 128), (256, 256), (64, 256), (64, 512)]
 MASKS = {
@@ -38,14 +40,15 @@ def name_of(case):
 
 
 def prepare(case):
-    """Compiles the kernel of a case into the disk cache; what is wrong with it shows when it runs."""
+    """Compiles the kernel of a case into the disk cache; the sentence if that fails."""
     import flash_mlir
 
     d, dv, mask, (b, sq, sk), element = case
     try:
         flash_mlir.compile((b, sq, 6, d), (b, sk, 3, d), (b, sk, 3, dv), element=element, target="sm_90a", **MASKS[mask])
-    except (ValueError, NotImplementedError, RuntimeError):
-        pass
+    except (ValueError, NotImplementedError, RuntimeError) as e:
+        return f"{type(e).__name__}: {e}"
+    return None
 
 
 def check(case, runs, torch, flash_mlir):
@@ -75,10 +78,12 @@ def main():
     ap.add_argument("--runs", type=int, default=20)
     ap.add_argument("--only", default="", help="problems whose name holds this")
     ap.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes that compile")
+    by_hand.add_option(ap)
     a = ap.parse_args()
+    by_hand.force(a.plan)
     wanted = [case for case in cases() if a.only in name_of(case)]
     with concurrent.futures.ProcessPoolExecutor(a.jobs) as pool:
-        list(pool.map(prepare, wanted))
+        wanted = by_hand.fitting(a.plan, wanted, list(pool.map(prepare, wanted)))
     import torch
 
     import flash_mlir
