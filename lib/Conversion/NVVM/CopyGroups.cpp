@@ -9,21 +9,31 @@ using namespace mlir;
 namespace flash::nvvm {
 
 /// A branch that holds fills and the arithmetic for them, and gives nothing.
-static bool isGuard(Operation *op) {
-  auto branch = dyn_cast_or_null<scf::IfOp>(op);
-  if (!branch || branch.getNumResults() || branch.elseBlock())
+static bool isGuard(scf::IfOp branch) {
+  if (branch.getNumResults() || branch.elseBlock() ||
+      branch.thenBlock()->getOps<tile::FillOp>().empty())
     return false;
-  return llvm::all_of(*branch.thenBlock(), [](Operation &inner) {
-    return isa<tile::FillOp>(inner) || (inner.getNumRegions() == 0 && isPure(&inner)) ||
-           inner.hasTrait<OpTrait::IsTerminator>();
+  return llvm::all_of(branch.thenBlock()->without_terminator(), [](Operation &inner) {
+    return isa<tile::FillOp>(inner) || (inner.getNumRegions() == 0 && isPure(&inner));
   });
 }
 
-Operation *commitPoint(tile::FillOp fill) {
-  Operation *parent = fill->getParentOp();
-  if (isGuard(parent))
-    return parent;
-  return isa<scf::IfOp>(parent) ? nullptr : fill.getOperation();
+DenseMap<Operation *, Value> liftGuards(func::FuncOp kernel) {
+  DenseMap<Operation *, Value> conditions;
+  SmallVector<scf::IfOp> guards;
+  kernel.walk([&](scf::IfOp branch) {
+    if (isGuard(branch))
+      guards.push_back(branch);
+  });
+  for (scf::IfOp guard : guards) {
+    for (Operation &op : llvm::make_early_inc_range(guard.thenBlock()->without_terminator())) {
+      op.moveBefore(guard);
+      if (isa<tile::FillOp>(op))
+        conditions[&op] = guard.getCondition();
+    }
+    guard.erase();
+  }
+  return conditions;
 }
 
 namespace {
@@ -83,10 +93,6 @@ public:
       bool isFound = false;
       if (auto fill = dyn_cast<tile::FillOp>(at)) {
         isFound = passes(fill, target, groups);
-      } else if (isGuard(at)) {
-        for (Operation &inner : llvm::reverse(*cast<scf::IfOp>(at).thenBlock()))
-          if (auto fill = dyn_cast<tile::FillOp>(inner); fill && !isFound)
-            isFound = passes(fill, target, groups);
       } else if (auto loop = dyn_cast<scf::ForOp>(at); loop && holdsFill(loop)) {
         // It ran, and its last round was that of the upper bound less 1; or it did not.
         unsigned ran = 0;

@@ -1,9 +1,9 @@
 //===- CopyGroups.h - how many copies may be pending at a wait --*- C++ -*-===//
 //
 // A thread's cp.async commit groups complete in order (PTX ISA, "cp.async.wait_group"). Each fill
-// is one group, also where its branch was not taken, so that how many groups were committed after
-// an ordinal's is known when the kernel is compiled: walking back from a wait over all ways there,
-// the least number of fills up to the one whose ordinal is the awaited one.
+// is one group, also where its condition does not hold, so that how many groups were committed
+// after an ordinal's is known when the kernel is compiled: walking back from a wait over all ways
+// there, the least number of fills up to the one whose ordinal is the awaited one.
 //
 //===----------------------------------------------------------------------===//
 #ifndef FLASH_CONVERSION_NVVM_COPYGROUPS_H
@@ -14,9 +14,8 @@
 
 namespace flash::nvvm {
 
-/// The op behind which `fill`'s group is committed: the fill itself, or the branch that only
-/// guards it; null where a branch holds more, which then commits inside.
-mlir::Operation *commitPoint(tile::FillOp fill);
+/// Takes fills out of the branches that hold nothing else, and gives each its condition.
+llvm::DenseMap<mlir::Operation *, mlir::Value> liftGuards(mlir::func::FuncOp kernel);
 
 /// The groups that may still be pending once `wait`'s tile is there. 0 where nothing is known.
 unsigned pendingAt(tile::WaitOp wait);

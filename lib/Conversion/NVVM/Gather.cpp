@@ -31,7 +31,7 @@ static void copyPiece(ImplicitLocOpBuilder &b, Value to, int64_t toOffset, Value
 }
 
 void emitGather(ImplicitLocOpBuilder &b, Kernel &kernel, tile::FillOp op, tile::FillOp::Adaptor in,
-                Value offset, Value thread, int64_t threads) {
+                Value offset, Value thread, int64_t threads, Value condition) {
   constexpr int64_t pieceBytes = 16, pieces = panelRowBytes / pieceBytes;
   constexpr int64_t pieceCols = panelCols / pieces, elementBytes = panelRowBytes / panelCols;
   const int64_t rowsAtOnce = threads / pieces;
@@ -49,9 +49,20 @@ void emitGather(ImplicitLocOpBuilder &b, Kernel &kernel, tile::FillOp op, tile::
 
   IrInt global = row + IrInt(b, in.getRow());
   IrInt left = IrInt(b, toIndex(b, kernel.length(b, view))) - global;
+  if (condition) // else no row is left
+    left = IrInt(
+        b, arith::SelectOp::create(b, condition, left.get(), arith::ConstantIndexOp::create(b, 0)));
   Value from =
       kernel.address(b, view, in.getBatch(), in.getHead(), global.get(), (piece * pieceCols).get());
-  Value next = arith::MulIOp::create(b, kernel.rowStride(view),
+  // Opaque, or the distance is kept over loops, where the parameter costs nothing.
+  Value stride =
+      LLVM::InlineAsmOp::create(
+          b, b.getI64Type(), kernel.rowStride(view), "mov.b64 $0, $1;", "=l,l",
+          /*has_side_effects=*/true, /*is_align_stack=*/false,
+          LLVM::tailcallkind::TailCallKind::None,
+          LLVM::AsmDialectAttr::get(b.getContext(), LLVM::AsmDialect::AD_ATT), ArrayAttr())
+          .getRes();
+  Value next = arith::MulIOp::create(b, stride,
                                      arith::ConstantOp::create(b, b.getI64IntegerAttr(rowsAtOnce)));
   for (int64_t first = 0; first < rows; first += rowsAtOnce) {
     if (first)

@@ -27,18 +27,22 @@ Ldmatrix::Ldmatrix(B &b, Value tile, int64_t rows, Order order, Value row) : row
 
 SmallVector<Value, 4> Ldmatrix::load(B &b, int64_t row, int64_t column, bool transposed) const {
   const int64_t block = column / side;
-  // The bits of a chunk's number stand alone in the address, rows being 128 bytes.
-  Value at = first;
-  if (int64_t chunk = block % blocksPerPanel * chunksPerBlock)
-    at = arith::XOrIOp::create(b, at, i32(b, chunk * chunkBytes));
+  // The bits of a chunk's number stand alone in the address, rows being 128 bytes. They are put in
+  // here: of all chunks kept over loops, registers would run out.
+  const int64_t chunk = block % blocksPerPanel * chunksPerBlock * chunkBytes;
   const int64_t offset = (block / blocksPerPanel * rows + row) * panelRowBytes;
   auto four =
       LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(4, b.getI32Type()));
-  std::string text = "ldmatrix.sync.aligned.m8n8.x4";
+  std::string text =
+      chunk ? "{\n\t.reg .b32 at;\n\txor.b32 at, $4, " + std::to_string(chunk) + ";\n\t" : "";
+  text += "ldmatrix.sync.aligned.m8n8.x4";
   text += transposed ? ".trans" : "";
-  text += ".shared.b16 {$0, $1, $2, $3}, [$4+" + std::to_string(offset) + "];";
+  text += ".shared.b16 {$0, $1, $2, $3}, [";
+  text += chunk ? "at" : "$4";
+  text += "+" + std::to_string(offset) + "];";
+  text += chunk ? "\n\t}" : "";
   Value loaded =
-      LLVM::InlineAsmOp::create(b, four, ValueRange{at}, text, "=r,=r,=r,=r,r,~{memory}",
+      LLVM::InlineAsmOp::create(b, four, ValueRange{first}, text, "=r,=r,=r,=r,r,~{memory}",
                                 /*has_side_effects=*/true, /*is_align_stack=*/false,
                                 LLVM::tailcallkind::TailCallKind::None,
                                 LLVM::AsmDialectAttr::get(b.getContext(), LLVM::AsmDialect::AD_ATT),

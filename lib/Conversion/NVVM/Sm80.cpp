@@ -16,7 +16,6 @@
 #include "Ldmatrix.h"
 #include "TileEmitter.h"
 #include "flash/Conversion/IrInt.h"
-#include "flash/Schedule/WorkOrder.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
 using namespace mlir;
@@ -28,7 +27,7 @@ class Sm80Emitter : public TileEmitter {
 public:
   explicit Sm80Emitter(Kernel &kernel) : TileEmitter(kernel) {}
 
-  LogicalResult check() override;
+  std::string whyNotBuilt(Operation *op) const override;
   void prologue(B &b) override;
   void epilogue(B &) override {}
   Value warpGroup(B &b) override { return arith::ShRUIOp::create(b, threadId(b), i32(b, 7)); }
@@ -73,66 +72,37 @@ private:
     return arith::AddIOp::create(b, offset, first);
   }
 
+  DenseMap<Operation *, Value> conditions; ///< of fills that had a branch of their own
   DenseMap<Operation *, unsigned> pending; ///< groups that a wait leaves
   DenseSet<Operation *> meets;             ///< fills before which the warps meet
-  DenseSet<Operation *> commits;           ///< fills that commit their own group
 };
 
-LogicalResult Sm80Emitter::check() {
-  bool ok = true;
-  auto refuse = [&](Operation *op, const Twine &what) {
-    ok = false;
-    op->emitError() << what << " is not built for "
-                    << kernel.func->getAttrOfType<TargetAttr>("flash.target").getName();
-  };
-  kernel.func.walk([&](Operation *op) {
-    if (isa<tile::RolesOp>(op)) {
-      refuse(op, "a block of several roles");
-    } else if (auto ring = dyn_cast<tile::RingOp>(op)) {
-      if (ring.getType().getElementType().getIntOrFloatBitWidth() != 16)
-        refuse(op, "a ring of other than 16-bit elements");
-    } else if (isa<tile::LoadOp>(op) && !kernel.columns) {
-      refuse(op, "loading rows into registers beside products");
-    } else if (auto store = dyn_cast<tile::StoreOp>(op); store && !kernel.columns) {
-      tile::FragType type = store.getValue().getType();
-      if (type.getShape()[1] > 1 && !type.getElementType().isF32() && type.getShape()[1] % 32)
-        refuse(op, "storing 16-bit elements in other than multiples of 32 columns");
-    } else if (auto read = dyn_cast<tile::ReadOp>(op)) {
-      if (read.getTile().getType().getShape()[1] % Ldmatrix::side)
-        refuse(op, "reading a tile of other than a multiple of 16 columns");
-    } else if (auto mma = dyn_cast<tile::MmaOp>(op)) {
-      ArrayRef<int64_t> b = mma.getB().getType().getShape();
-      if (mma.getB().getType().getElementType().getIntOrFloatBitWidth() != 16)
-        refuse(op, "a product of other than 16-bit elements");
-      else if (b[0] % Ldmatrix::side || b[1] % Ldmatrix::side)
-        refuse(op, "a product over other than multiples of 16");
-    } else if (auto work = dyn_cast<tile::ForWorkOp>(op)) {
-      if (work.getCluster() > 1)
-        refuse(op, "a cluster of blocks");
-      else if (work.getRing())
-        refuse(op, "taking tiles from a counter");
-      else if (schedule::parseOrder(work.getOrder()) == schedule::WorkOrder::varlenDynamic)
-        refuse(op, "the order varlen_dynamic");
-    }
-  });
-  return success(ok);
+std::string Sm80Emitter::whyNotBuilt(Operation *op) const {
+  if (isa<tile::RolesOp>(op))
+    return "a block of several roles";
+  if (auto read = dyn_cast<tile::ReadOp>(op)) {
+    if (read.getTile().getType().getShape()[1] % Ldmatrix::side)
+      return "reading a tile of other than a multiple of 16 columns";
+  } else if (auto mma = dyn_cast<tile::MmaOp>(op)) {
+    ArrayRef<int64_t> b = mma.getB().getType().getShape();
+    if (b[0] % Ldmatrix::side || b[1] % Ldmatrix::side)
+      return "a product of other than multiples of 16 columns";
+  } else if (auto work = dyn_cast<tile::ForWorkOp>(op)) {
+    if (work.getCluster() > 1)
+      return "a cluster of blocks";
+    if (work.getRing())
+      return "taking tiles from a counter";
+  }
+  return TileEmitter::whyNotBuilt(op);
 }
 
 void Sm80Emitter::prologue(B &) {
   // All of this before anything is converted: it follows loops and ordinals.
+  conditions = liftGuards(kernel.func);
   kernel.func.walk([&](tile::WaitOp wait) { pending[wait] = pendingAt(wait); });
-  DenseSet<Operation *> guards;
   kernel.func.walk([&](tile::FillOp fill) {
     if (!isBehindWait(fill))
       meets.insert(fill);
-    Operation *at = commitPoint(fill);
-    if (!at || at == fill)
-      commits.insert(fill);
-    else if (guards.insert(at).second) {
-      B after(fill.getLoc(), fill.getContext());
-      after.setInsertionPointAfter(at);
-      NVVM::CpAsyncCommitGroupOp::create(after);
-    }
   });
 }
 
@@ -140,9 +110,8 @@ void Sm80Emitter::fill(B &b, tile::FillOp op, tile::FillOp::Adaptor in) {
   if (meets.contains(op))
     NVVM::Barrier0Op::create(b);
   emitGather(b, kernel, op, in, slotOffset(b, ringOf(op.getRing()), in.getIt()), threadId(b),
-             kernel.threads);
-  if (commits.contains(op))
-    NVVM::CpAsyncCommitGroupOp::create(b);
+             kernel.threads, conditions.lookup(op));
+  NVVM::CpAsyncCommitGroupOp::create(b);
 }
 
 Value Sm80Emitter::wait(B &b, tile::WaitOp op, Value it) {

@@ -52,7 +52,7 @@ public:
                           StringRef(schedule::transferName(schedule::Transfer::gather));
   }
 
-  LogicalResult check() override;
+  std::string whyNotBuilt(Operation *op) const override;
   void prologue(B &b) override;
   void epilogue(B &b) override {
     if (kernel.cluster > 1)
@@ -169,75 +169,51 @@ private:
   bool gathers; ///< copies by cp.async instead of TMA
 };
 
-LogicalResult Sm90Emitter::check() {
-  bool ok = true;
-  auto refuse = [&](Operation *op, const Twine &what) {
-    ok = false;
-    op->emitError() << what << " is not built for sm_90a";
-  };
-  kernel.func.walk([&](Operation *op) {
-    if (auto roles = dyn_cast<tile::RolesOp>(op)) {
-      for (auto role : roles.getRoles().getAsRange<tile::RoleAttr>()) {
-        bool copies = llvm::is_contained(role.getUnits(), tile::Unit::copy);
-        if (role.getWarps() != kWarpsPerGroup)
-          refuse(op, "a role of " + Twine(role.getWarps()) + " warps");
-        else if (copies && role.getUnits().size() == 1 && role.getInstances() > 1)
-          refuse(op, "a role that copies several times");
-      }
-    } else if (auto view = dyn_cast<tile::ViewOp>(op)) {
-      if (view.getGroup() > 1)
-        refuse(op, "packing query heads into one tile");
-    } else if (auto ring = dyn_cast<tile::RingOp>(op)) {
-      if (isa<FloatType>(ring.getType().getElementType()) &&
-          ring.getType().getElementType().getIntOrFloatBitWidth() != 16)
-        refuse(op, "a ring of other than 16-bit elements");
-      else if (ring.getType().getShape()[1] > kMaxBoxRows)
-        refuse(op, "a tile of more than " + Twine(kMaxBoxRows) + " rows");
-      else if (ring.getCluster() > 1 && !holdsOrdinals(ring) &&
-               (gathers || ring.getType().getShape()[1] % (ring.getCluster() * kSwizzleRows)))
-        refuse(op, "a ring of " + Twine(ring.getType().getShape()[1]) + " rows that " +
-                       Twine(ring.getCluster()) + " blocks fill");
-    } else if (isa<tile::LoadOp>(op) && !kernel.columns) {
-      refuse(op, "loading rows into registers beside products");
-    } else if (auto store = dyn_cast<tile::StoreOp>(op); store && !kernel.columns) {
-      tile::FragType type = store.getValue().getType();
-      if (type.getShape()[1] > 1 && !type.getElementType().isF32() && type.getShape()[1] % 32)
-        refuse(op, "storing 16-bit elements in other than multiples of 32 columns");
-    } else if (auto read = dyn_cast<tile::ReadOp>(op)) {
-      ArrayRef<int64_t> shape = read.getTile().getType().getShape();
-      if (shape[0] != schedule::warpRows * kernel.warps || shape[1] % 16)
-        refuse(op, "reading a tile of " + Twine(shape[0]) + " rows and " + Twine(shape[1]) +
-                       " columns in " + Twine(kernel.warps) + " warps");
-    } else if (auto mma = dyn_cast<tile::MmaOp>(op)) {
-      tile::FlightType type = mma.getResult().getType();
-      int64_t rows = type.getShape()[0], cols = type.getShape()[1];
-      if (rows * kWarpsPerGroup != kRowsPerGroup * kernel.warps)
-        refuse(op, "a product of " + Twine(rows) + " rows in " + Twine(kernel.warps) + " warps");
-      else if (mma.getB().getType().getElementType().getIntOrFloatBitWidth() != 16)
-        refuse(op, "a product of other than 16-bit elements");
-      else if (cols > kMaxCols || cols % 8)
-        refuse(op, "a product of " + Twine(cols) + " columns");
-      else if (mma.getB().getType().getShape()[mma.getTransB() ? 1 : 0] % 16)
-        refuse(op, "a product over other than a multiple of 16");
-    } else if (auto work = dyn_cast<tile::ForWorkOp>(op)) {
-      if (schedule::parseOrder(work.getOrder()) == schedule::WorkOrder::varlenDynamic)
-        refuse(op, "the order varlen_dynamic");
-      auto roles = dyn_cast<tile::RolesOp>(work->getParentOp());
-      auto role =
-          roles ? cast<tile::RoleAttr>(roles.getRoles()[work->getParentRegion()->getRegionNumber()])
-                : tile::RoleAttr();
-      const bool copies = role && llvm::equal(role.getUnits(), ArrayRef{tile::Unit::copy});
-      if (static_cast<int64_t>(work.getCluster()) != kernel.cluster ||
-          (work.getRing() &&
-           static_cast<int64_t>(ringOf(work.getRing()).getCluster()) != kernel.cluster))
-        refuse(op, "a cluster for some of its loops");
-      else if (kernel.cluster > 1 && !kernel.hasRoles)
-        refuse(op, "a cluster without roles");
-      if (work.getRing() && (copies != work.getTakes() || gathers))
-        refuse(op, "taking tiles elsewhere than in the one thread that starts copies");
+std::string Sm90Emitter::whyNotBuilt(Operation *op) const {
+  if (auto roles = dyn_cast<tile::RolesOp>(op)) {
+    for (auto role : roles.getRoles().getAsRange<tile::RoleAttr>()) {
+      bool copies = llvm::is_contained(role.getUnits(), tile::Unit::copy);
+      if (role.getWarps() != kWarpsPerGroup)
+        return "a role of " + std::to_string(role.getWarps()) + " warps";
+      if (copies && role.getUnits().size() == 1 && role.getInstances() > 1)
+        return "a role that copies several times";
     }
-  });
-  return success(ok);
+  } else if (auto ring = dyn_cast<tile::RingOp>(op)) {
+    if (ring.getType().getShape()[1] > kMaxBoxRows)
+      return "a tile of more than " + std::to_string(kMaxBoxRows) + " rows";
+    if (ring.getCluster() > 1 && !holdsOrdinals(ring) &&
+        (gathers || ring.getType().getShape()[1] % (ring.getCluster() * kSwizzleRows)))
+      return "a ring of " + std::to_string(ring.getType().getShape()[1]) + " rows that " +
+             std::to_string(ring.getCluster()) + " blocks fill";
+  } else if (auto read = dyn_cast<tile::ReadOp>(op)) {
+    ArrayRef<int64_t> shape = read.getTile().getType().getShape();
+    if (shape[0] != schedule::warpRows * kernel.warps || shape[1] % 16)
+      return "reading a tile of " + std::to_string(shape[0]) + " rows and " +
+             std::to_string(shape[1]) + " columns in " + std::to_string(kernel.warps) + " warps";
+  } else if (auto mma = dyn_cast<tile::MmaOp>(op)) {
+    int64_t rows = mma.getResult().getType().getShape()[0],
+            cols = mma.getResult().getType().getShape()[1];
+    if (rows * kWarpsPerGroup != kRowsPerGroup * kernel.warps)
+      return "a product of " + std::to_string(rows) + " rows in " + std::to_string(kernel.warps) +
+             " warps";
+    if (cols > kMaxCols || cols % 8)
+      return "a product of " + std::to_string(cols) + " columns";
+  } else if (auto work = dyn_cast<tile::ForWorkOp>(op)) {
+    auto roles = dyn_cast<tile::RolesOp>(work->getParentOp());
+    auto role =
+        roles ? cast<tile::RoleAttr>(roles.getRoles()[work->getParentRegion()->getRegionNumber()])
+              : tile::RoleAttr();
+    const bool copies = role && llvm::equal(role.getUnits(), ArrayRef{tile::Unit::copy});
+    if (static_cast<int64_t>(work.getCluster()) != kernel.cluster ||
+        (work.getRing() &&
+         static_cast<int64_t>(ringOf(work.getRing()).getCluster()) != kernel.cluster))
+      return "a cluster for some of its loops";
+    if (kernel.cluster > 1 && !kernel.hasRoles)
+      return "a cluster without roles";
+    if (work.getRing() && (copies != work.getTakes() || gathers))
+      return "taking tiles elsewhere than in the one thread that starts copies";
+  }
+  return TileEmitter::whyNotBuilt(op);
 }
 
 void Sm90Emitter::prologue(B &b) {

@@ -13,6 +13,7 @@
 #include "Kernel.h"
 #include "flash/Tile.h"
 #include <memory>
+#include <string>
 
 namespace flash::nvvm {
 
@@ -23,7 +24,7 @@ public:
   virtual ~TileEmitter() = default;
 
   /// Emits a located error for everything of the kernel that the machine has no code for.
-  virtual mlir::LogicalResult check() = 0;
+  mlir::LogicalResult check();
 
   // Structure
   /// At the entry: barriers, and what the rings need.
@@ -69,6 +70,9 @@ public:
   virtual mlir::Value mmaWait(B &b, mlir::Value flight, unsigned pending) = 0;
 
 protected:
+  /// What of `op` there is no code for, or nothing. A machine adds its own limits.
+  virtual std::string whyNotBuilt(mlir::Operation *op) const;
+
   Kernel &kernel;
 };
 

@@ -4,9 +4,11 @@
 // Six blocks of 16 columns, the last two in the second panel, 64 rows of 128 bytes away. All lanes have read before one of
 // them releases. The product takes A from registers and B as K-major.
 // CHECK-LABEL: llvm.func @read(
-// CHECK:         %[[CHUNK:.*]] = arith.xori
-// CHECK-COUNT-4: llvm.inline_asm has_side_effects {{.*}}ldmatrix.sync.aligned.m8n8.x4.shared.b16 {$0, $1, $2, $3}, [$4+0];
-// CHECK-COUNT-2: llvm.inline_asm has_side_effects {{.*}}ldmatrix.sync.aligned.m8n8.x4.shared.b16 {$0, $1, $2, $3}, [$4+8192];
+// CHECK:         llvm.inline_asm has_side_effects {{.*}}ldmatrix.sync.aligned.m8n8.x4.shared.b16 {$0, $1, $2, $3}, [$4+0];
+// CHECK:         llvm.inline_asm has_side_effects {{.*}}xor.b32 at, $4, 32;{{.*}}ldmatrix.sync.aligned.m8n8.x4.shared.b16 {$0, $1, $2, $3}, [at+0];
+// CHECK-COUNT-2: llvm.inline_asm has_side_effects {{.*}}ldmatrix.sync.aligned.m8n8.x4.shared.b16 {$0, $1, $2, $3}, [at+0];
+// CHECK:         llvm.inline_asm has_side_effects {{.*}}ldmatrix.sync.aligned.m8n8.x4.shared.b16 {$0, $1, $2, $3}, [$4+8192];
+// CHECK:         llvm.inline_asm has_side_effects {{.*}}ldmatrix.sync.aligned.m8n8.x4.shared.b16 {$0, $1, $2, $3}, [at+8192];
 // CHECK-NOT:     ldmatrix
 // CHECK:         nvvm.bar.warp.sync
 // CHECK:         llvm.inline_asm {{.*}}mbarrier.arrive

@@ -1,0 +1,53 @@
+//===- TileEmitter.cpp - what no GPU's emitter has code for ---------------===//
+#include "TileEmitter.h"
+#include "flash/Schedule/WorkOrder.h"
+
+using namespace mlir;
+
+namespace flash::nvvm {
+
+static bool isWide(Type element) {
+  return isa<FloatType>(element) && element.getIntOrFloatBitWidth() != 16;
+}
+
+std::string TileEmitter::whyNotBuilt(Operation *op) const {
+  if (auto view = dyn_cast<tile::ViewOp>(op)) {
+    if (view.getGroup() > 1)
+      return "packing query heads into one tile";
+  } else if (auto ring = dyn_cast<tile::RingOp>(op)) {
+    if (isWide(ring.getType().getElementType()))
+      return "a ring of other than 16-bit elements";
+  } else if (isa<tile::LoadOp>(op)) {
+    if (!kernel.columns)
+      return "loading rows into registers beside products";
+  } else if (auto store = dyn_cast<tile::StoreOp>(op)) {
+    tile::FragType type = store.getValue().getType();
+    if (!kernel.columns && type.getShape()[1] > 1 && !type.getElementType().isF32() &&
+        type.getShape()[1] % 32)
+      return "storing 16-bit elements in other than multiples of 32 columns";
+  } else if (auto mma = dyn_cast<tile::MmaOp>(op)) {
+    if (isWide(mma.getB().getType().getElementType()))
+      return "a product of other than 16-bit elements";
+    if (mma.getB().getType().getShape()[mma.getTransB() ? 1 : 0] % 16)
+      return "a product over other than a multiple of 16";
+  } else if (auto work = dyn_cast<tile::ForWorkOp>(op)) {
+    if (schedule::parseOrder(work.getOrder()) == schedule::WorkOrder::varlenDynamic)
+      return "the order varlen_dynamic";
+  }
+  return {};
+}
+
+LogicalResult TileEmitter::check() {
+  bool ok = true;
+  kernel.func.walk([&](Operation *op) {
+    std::string what = whyNotBuilt(op);
+    if (what.empty())
+      return;
+    ok = false;
+    op->emitError() << what << " is not built for "
+                    << kernel.func->getAttrOfType<TargetAttr>("flash.target").getName();
+  });
+  return success(ok);
+}
+
+} // namespace flash::nvvm
