@@ -22,6 +22,9 @@
  *   kv_batch_idx, leftpad_k, append   whether a call has these (append: k_new and v_new, which need used_k)
  *   rotary       pairs of columns that rotary_cos and rotary_sin turn in q and k_new; 0 or left out: none
  *   rotary_interleaved   whether pairs are neighbours
+ *   merge        whether the problem is not attention but the join of its parts: o_partial [n, B, Sq, Hq, Dv] and
+ *                lse_partial [n, B, Hq, Sq] of f32 become o and lse; of the other fields only target, element,
+ *                head_size_v and packed_q (no batch, Sq is the total) count
  *   num_splits   0 or left out: the planner's choice;  pack_gqa: left out: the planner's choice
  *   sms          multiprocessors, or worker threads of the CPU; left out: the machine table's
  *   transfer     how a GPU reads k and v: "tma" (the default), or "gather", which any strides will do

@@ -111,6 +111,8 @@ FlashStatus flash_explain(const char *problem, int json, FlashBytes *text) {
   if (auto *failure = std::get_if<Failure>(&request))
     return refuse(text, *failure);
   Request &r = std::get<Request>(request);
+  if (r.merge)
+    return refuse(text, invalid("expected an attention to explain, a merge has no plan"));
   give(text, schedule::explain(r.problem, r.plan, json != 0));
   return FLASH_OK;
 }

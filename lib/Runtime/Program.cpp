@@ -438,7 +438,9 @@ Or<schedule::Problem> Program::sized(const Operands &operands, const FlashScalar
                        std::to_string(t->size[i]) + ") to be " +
                        (size == schedule::unknown ? "from 0 to 2^31 - 1" : std::to_string(size)));
     const bool empty = llvm::is_contained(llvm::ArrayRef(t->size, t->rank), 0);
-    const bool statistic = operand == Operand::lse || operand == Operand::sink, rows = !statistic;
+    const bool rows = operand != Operand::lse && operand != Operand::sink &&
+                      operand != Operand::lsePartial,
+               statistic = !rows || operand == Operand::oPartial;
     const bool table = isTable(operand);
     const int64_t last = t->rank - 1;
     if (rows && !empty && t->size[last] > 1 && t->stride[last] != 1)
@@ -455,7 +457,27 @@ Or<schedule::Problem> Program::sized(const Operands &operands, const FlashScalar
     return {};
   };
   using Shape = llvm::SmallVector<int64_t>;
-  const int64_t any = schedule::unknown, heads = request.plan.packGqa ? p.heads : any,
+  const int64_t any = schedule::unknown;
+  if (request.merge) {
+    if (Outcome failure = need(Operand::o, p.packedQ ? Shape{any, any, p.headSizeV}
+                                                     : Shape{any, any, any, p.headSizeV}))
+      return *failure;
+    const FlashTensor &o = *operands[Operand::o], *parts = operands[Operand::oPartial];
+    p.batch = p.packedQ ? 1 : o.size[0];
+    p.lenQ = o.size[o.rank - 3], p.heads = o.size[o.rank - 2];
+    Shape lse = p.packedQ ? Shape{p.heads, p.lenQ} : Shape{p.batch, p.heads, p.lenQ};
+    if (Outcome failure = need(Operand::lse, lse))
+      return *failure;
+    Shape oPartial(o.size, o.size + o.rank);
+    oPartial.insert(oPartial.begin(), any);
+    if (Outcome failure = need(Operand::oPartial, oPartial))
+      return *failure;
+    lse.insert(lse.begin(), parts->size[0]);
+    if (Outcome failure = need(Operand::lsePartial, lse))
+      return *failure;
+    return p;
+  }
+  const int64_t heads = request.plan.packGqa ? p.heads : any,
                 kvHeads = request.plan.packGqa ? p.kvHeads : any;
   for (auto [most, packed] : {std::pair{scalars.max_seqlen_q, p.packedQ},
                               {scalars.max_seqlen_k, p.packedK || p.pageSize}})
@@ -568,6 +590,8 @@ struct Parts {
 /// `p`: the problem with the call's sizes.
 Parts partsOf(const Request &request, const Operands &operands, const schedule::Problem &p) {
   Parts parts;
+  if (request.merge)
+    return parts;
   const FlashTensor &q = *operands[Operand::q], &lse = *operands[Operand::lse];
   llvm::SmallVector<int64_t> shape(q.size, q.size + q.rank);
   if (p.rotary > 0)
@@ -582,6 +606,10 @@ Parts partsOf(const Request &request, const Operands &operands, const schedule::
   shape.insert(shape.begin(), splits);
   parts.add(Operand::lsePartial, shape, sizeof(float));
   return parts;
+}
+
+int64_t sectionOf(const Request &request, const schedule::Problem &p) {
+  return request.merge ? 1 : schedule::workShapeOf(request.plan, p).section;
 }
 
 bool isEmpty(const schedule::Problem &p) { return p.batch == 0 || p.lenQ == 0 || p.heads == 0; }
@@ -617,13 +645,15 @@ Outcome Program::launch(const Operands &given, FlashScalars scalars, int device,
     for (auto &[operand, tensor] : parts.placed(space->data))
       operands[operand] = &tensor;
   }
-  const int64_t section = schedule::workShapeOf(request.plan, p).section;
+  const int64_t section = sectionOf(request, p);
   for (size_t i = 0; i < kernels.size(); ++i) {
-    int64_t blocks = schedule::gridOf(request.plan, p);
+    int64_t blocks = 0;
     if (kernels[i].op == "combine") { // packed sequences are joined as one
-      const FlashTensor &q = *operands[Operand::q];
-      blocks = schedule::ceilDiv(q.size[q.rank - 3], schedule::combineRows(p.headSizeV)) *
-               p.heads * (p.packedQ ? 1 : p.batch);
+      const FlashTensor &o = *operands[Operand::o];
+      blocks = schedule::ceilDiv(o.size[o.rank - 3], schedule::combineRows(p.headSizeV)) * p.heads *
+               (p.packedQ ? 1 : p.batch);
+    } else {
+      blocks = schedule::gridOf(request.plan, p);
     }
     if (Outcome failure = loaded->launch(i, operands, {blocks, section, scalars, device, stream}))
       return failure;
@@ -651,8 +681,7 @@ Outcome Program::run(const Operands &operands, FlashScalars scalars, int workers
            Tensor{t->data, {t->size, t->size + t->rank}, {t->stride, t->stride + t->rank}}});
   arguments.push_back({"scale", scalars.scale});
   arguments.push_back({"softcap", scalars.softcap});
-  arguments.push_back({"section", schedule::workShapeOf(request.plan, p).section});
-
+  arguments.push_back({"section", sectionOf(request, p)});
   if (p.packedQ)
     arguments.push_back({"max_seqlen_q", p.lenQ});
   if (p.append)
@@ -664,9 +693,8 @@ Outcome Program::run(const Operands &operands, FlashScalars scalars, int workers
     return internal("no memory for " + std::to_string(parts.bytes) +
                     " bytes that one kernel writes for the next; use fewer splits");
   for (auto &[operand, t] : parts.placed(space.get()))
-    arguments.push_back(
-        {std::string(operandName(operand)),
-         Tensor{t.data, {t.size, t.size + t.rank}, {t.stride, t.stride + t.rank}}});
+    arguments.push_back({std::string(operandName(operand)),
+                         Tensor{t.data, {t.size, t.size + t.rank}, {t.stride, t.stride + t.rank}}});
   for (const std::string &kernel : cpuKernels)
     if (llvm::Error error = cpu->run(kernel, arguments, workers))
       return internal(llvm::toString(std::move(error)));

@@ -276,6 +276,7 @@ Or<Request> flash::readRequest(const std::string &text) {
   reader.read("head_size", p.headSize);
   p.headSizeV = p.headSize;
   reader.read("head_size_v", p.headSizeV);
+  reader.read("merge", r.merge);
   reader.read("causal", p.mask.causal);
   readWindow(reader, p.mask);
   reader.read("chunk", p.mask.chunk);
@@ -319,6 +320,10 @@ Or<Request> flash::readRequest(const std::string &text) {
 
   if (auto why = schedule::whyNotProblem(p))
     return invalid(*why);
+  if (r.merge)
+    return p.element == schedule::ElementType::f8
+               ? Or<Request>(notBuilt("f8e4m3 is not built; use f16 or bf16"))
+               : r;
   std::optional<HandPlan> hand;
   schedule::PlanOverrides overrides;
   if (!r.byHand.empty()) {
@@ -403,6 +408,11 @@ std::string flash::keyOf(const Request &request) {
   const schedule::Plan &plan = request.plan;
   std::string key;
   llvm::raw_string_ostream os(key);
+  if (request.merge) {
+    os << "merge " << StringRef(schedule::targetName(p.target)) << ' '
+       << StringRef(schedule::elementName(p.element)) << ' ' << p.headSizeV << ' ' << p.packedQ;
+    return key;
+  }
   os << StringRef(schedule::targetName(p.target)) << ' '
      << StringRef(schedule::elementName(p.element)) << " head " << p.headSize << ' ' << p.headSizeV
      << ' ' << maskText(plan.mask) << " softcap " << p.softcap << " sink " << p.sink << " heads "
@@ -441,8 +451,35 @@ struct FunctionText {
 };
 } // namespace
 
+static std::string mergeText(const schedule::Problem &p) {
+  // Each dimension but the rows' columns is known when it runs.
+  auto tensor = [](int rank, const std::string &last, const std::string &element) {
+    std::string sizes, strides;
+    for (int dim = 1; dim < rank; ++dim)
+      sizes += "?x", strides += "?, ";
+    return "memref<" + sizes + last + "x" + element + ", strided<[" + strides +
+           (last == "?" ? "?" : "1") + "], offset: ?>>";
+  };
+  const int rank = p.packedQ ? 3 : 4;
+  const std::string columns = std::to_string(p.headSizeV);
+  const std::string o = tensor(rank, columns, std::string(schedule::elementName(p.element))),
+                    lse = tensor(rank - 1, "?", "f32"), oPartial = tensor(rank + 1, columns, "f32"),
+                    lsePartial = tensor(rank, "?", "f32");
+  FunctionText f;
+  f.argue("o_partial", oPartial);
+  f.argue("lse_partial", lsePartial);
+  f.argue("o", o);
+  f.argue("lse", lse);
+  return "func.func @flash_merge(\n" + f.arguments +
+         ") {\n  flash.combine %o_partial, %lse_partial outs(%o, %lse : " + o + ", " + lse +
+         ")\n      {target = #flash.target<\"" + std::string(schedule::targetName(p.target)) +
+         "\">}\n      : " + oPartial + ", " + lsePartial + "\n  return\n}\n";
+}
+
 std::string flash::opText(const Request &request) {
   const schedule::Problem &p = request.problem;
+  if (request.merge)
+    return mergeText(p);
   const std::string element(schedule::elementName(p.element));
   const std::string heads = headsText(request, p.heads), kvHeads = headsText(request, p.kvHeads);
   auto tensor = [&](std::string sizes, const std::string &heads, int64_t headSize) {
@@ -474,10 +511,10 @@ std::string flash::opText(const Request &request) {
                     oPartial = "memref<?x" + queries + heads + "x" + std::to_string(p.headSizeV) +
                                "xf32, strided<[?, ?, ?, " + (p.packedQ ? "" : "?, ") +
                                "1], offset: ?>>",
-                    lsePartial = p.packedQ
-                                     ? "memref<?x" + heads + "x?xf32, strided<[?, ?, ?], offset: ?>>"
-                                     : "memref<?x?x" + heads +
-                                           "x?xf32, strided<[?, ?, ?, ?], offset: ?>>";
+                    lsePartial =
+                        p.packedQ
+                            ? "memref<?x" + heads + "x?xf32, strided<[?, ?, ?], offset: ?>>"
+                            : "memref<?x?x" + heads + "x?xf32, strided<[?, ?, ?, ?], offset: ?>>";
   if (split) {
     f.argue("o_partial", oPartial);
     f.argue("lse_partial", lsePartial);
@@ -560,8 +597,8 @@ std::string flash::opText(const Request &request) {
      << ", plan = " << request.planText << "}\n      : " << readType << ", " << k << ", " << v
      << "\n";
   if (split)
-    os << "  flash.combine %o_partial, %lse_partial" << joins << " " << outs << "\n      {" << target
-       << "} : " << oPartial << ", " << lsePartial << "\n";
+    os << "  flash.combine %o_partial, %lse_partial" << joins << " " << outs << "\n      {"
+       << target << "} : " << oPartial << ", " << lsePartial << "\n";
   if (read != "%q")
     os << "  memref.dealloc %q_turned : " << readType << "\n";
   return "func.func @" + std::string(kernelName) + "(\n" + f.arguments + ") {\n" + f.body +

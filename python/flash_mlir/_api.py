@@ -10,7 +10,7 @@ import math
 import os
 
 from . import _cache, _check, _records
-from ._arrays import Array, capability, empty, gpu_name, pointer, signature, stream
+from ._arrays import Array, capability, empty, gpu_name, pointer, signature, stacked, stream
 from ._library import MAX_RANK, Program, Scalars, Tensor, library
 from ._library import call as _call
 
@@ -314,17 +314,31 @@ def _check_lse(name, lse, o):
 
 
 def merge(o1, lse1, o2, lse2, *, target=None):
-    """Joins attention over two disjoint sets of keys: o [B, S, H, Dv], lse f32 [B, H, S] of each.
+    """Joins attention over two disjoint sets of keys into attention over both.
 
-    Checks its arguments; this version has no kernel for it and raises NotImplementedError.
+    o1, o2 [B, S, H, Dv] of one element type (f16, bf16 or, on the CPU, f32), lse1, lse2 f32 [B, H, S]; or packed, [total, H, Dv] and
+    [H, total]. Returns (o, lse) of their shapes and types; computes in f32. Associative and commutative up to rounding; (0, -inf)
+    is neutral. Raises as attention does.
     """
-    a, b = _check.operand("o1", o1, 4), _check.operand("o2", o2, 4)
+    rank = getattr(o1, "ndim", 4)
+    a = _check.operand("o1", o1, rank if rank in (3, 4) else 4)
+    b = _check.operand("o2", o2, len(a.shape), place=("o1", a.place))
     _check.same("shape", ("o2", b.shape), ("o1", a.shape))
     _check.same("element type", ("o2", b.type), ("o1", a.type))
     _check_lse("lse1", lse1, a)
-    _check_lse("lse2", lse2, b)
-    _meets(_target(target, a, o1), a)
-    raise NotImplementedError("this version has no kernel for merge; pass num_splits to attention instead")
+    _check_lse("lse2", lse2, a)
+    target, columns = _target(target, a, o1), a.shape[-1]
+    most = 256  # head sizes of keys end here, those of values do not
+    problem = json.dumps(dict(target=target, element=a.element, merge=True, head_size=columns if columns <= most else 64, head_size_v=columns,
+                              packed_q=len(a.shape) == 3))
+    _cache.key(problem)
+    _meets(target, a)
+    lse_shape = (*a.shape[:-3], a.shape[-2], a.shape[-3])
+    shapes = ((b"o_partial", (2, *a.shape)), (b"lse_partial", (2, *lse_shape)), (b"o", a.shape), (b"lse", lse_shape))
+    call = Call(_cache.program(problem), [(name, shape, _row_major(shape)) for name, shape in shapes], a, a.shape, lse_shape, Scalars())
+    o, lse = empty(o1, a.shape), empty(o1, lse_shape, float32=True)
+    call.run(stacked(o1, o2), stacked(lse1, lse2), o, lse)
+    return o, lse
 
 
 class _Shape:

@@ -65,6 +65,13 @@ def empty(like, shape, float32=False):
     return torch.empty(shape, dtype=torch.float32 if float32 else like.dtype, device=like.device)
 
 
+def stacked(x, y):
+    """x and y behind each other along a new first dimension, row-major and f32."""
+    if isinstance(x, np.ndarray):
+        return np.ascontiguousarray(np.stack((x, y)), np.float32)
+    return sys.modules["torch"].stack((x, y)).float().contiguous()
+
+
 def stream(x):
     """The caller's current CUDA stream on x's device, as an integer."""
     torch = sys.modules["torch"]

@@ -153,11 +153,16 @@ def test_backward_checks_before_it_says_what_is_not_built():
         flash_mlir.attention_backward(q[:, :4], q, k, v, q, lse)
 
 
-def test_merge_checks_before_it_says_what_is_not_built():
+def test_merge_refuses():
     o, lse = array(2, 8, 4, 64), np.zeros((2, 4, 8), np.float32)
-    with pytest.raises(NotImplementedError, match="merge"):
-        flash_mlir.merge(o, lse, o, lse)
-    with pytest.raises(ValueError, match="o2's shape"):
-        flash_mlir.merge(o, lse, o[:, :4], lse)
-    with pytest.raises(ValueError, match="lse2's shape"):
-        flash_mlir.merge(o, lse, o, lse[:, :2])
+    for change, error, words in [
+        (dict(o2=o[:, :4]), ValueError, "o2's shape"),
+        (dict(lse2=lse[:, :2]), ValueError, "lse2's shape"),
+        (dict(o1=o[0, 0]), ValueError, "o1 of rank 4"),
+        (dict(o2=array(2, 8, 4, 64, dtype=np.float32)), ValueError, "o2's element type"),
+        (dict(lse1=lse.astype(np.float64)), TypeError, "lse1's element type"),
+        (dict(o1=array(2, 8, 4, 12), o2=array(2, 8, 4, 12)), ValueError, "12"),
+        (dict(target="sm_90a"), ValueError, "sm_90a"),
+    ]:
+        with pytest.raises(error, match=words):
+            flash_mlir.merge(**(dict(o1=o, lse1=lse, o2=o, lse2=lse) | change))
