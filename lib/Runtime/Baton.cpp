@@ -158,6 +158,16 @@ bool Baton::release(int64_t ring, int64_t ordinal) {
   return last;
 }
 
+std::vector<int64_t> Baton::fills() const {
+  std::vector<int64_t> sums;
+  for (const std::vector<Slot> &ring : slots) {
+    sums.push_back(0);
+    for (const Slot &slot : ring)
+      sums.back() += slot.fills;
+  }
+  return sums;
+}
+
 /// Every fill is to be released by the end: what is left would block the block's next tile.
 void Baton::checkEnd() {
   if (error.empty() && turn != 0)

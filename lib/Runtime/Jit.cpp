@@ -61,7 +61,7 @@ static std::string describe(ModuleOp module) {
         for (auto ring : all.getAsRange<DictionaryAttr>()) {
           auto count = [&](StringRef name) { return ring.getAs<IntegerAttr>(name).getInt(); };
           rings.push_back(json::Array{ring.getAs<StringAttr>("name").getValue(), count("stages"),
-                                      count("writers"), count("releases")});
+                                      count("writers"), count("releases"), count("cluster")});
         }
       kernels[function.getName()] = json::Object{{"parameters", std::move(parameters)},
                                                  {"programs", std::move(programs)},
@@ -95,7 +95,7 @@ llvm::Error CpuProgram::readDescription() {
     for (const json::Value &each : arrayOf("rings")) {
       const json::Array &r = *each.getAsArray();
       kernel.rings.push_back({r[0].getAsString()->str(), *r[1].getAsInteger(), *r[2].getAsInteger(),
-                              *r[3].getAsInteger()});
+                              *r[3].getAsInteger(), *r[4].getAsInteger()});
     }
   }
   return llvm::Error::success();
@@ -317,6 +317,7 @@ llvm::Error CpuProgram::run(llvm::StringRef name, llvm::ArrayRef<Argument> argum
 
   if (!kernel.programs.empty()) {
     std::lock_guard<std::mutex> lock(batonMutex);
+    std::vector<std::vector<int64_t>> fills; // of each block
     for (unsigned worker = 0; worker < workers; ++worker) {
       kernel.reset(nullptr);
       std::vector<Baton::Program> programs;
@@ -324,9 +325,21 @@ llvm::Error CpuProgram::run(llvm::StringRef name, llvm::ArrayRef<Argument> argum
         programs.push_back(
             {llvm::StringRef(program).drop_front(name.size() + 1).str(),
              [&call, entry = entry, worker, workers] { call.run(entry, worker, workers); }});
-      if (llvm::Error error = Baton(kernel.rings, seed + worker).run(std::move(programs)))
+      Baton baton(kernel.rings, seed + worker);
+      if (llvm::Error error = baton.run(std::move(programs)))
         return error;
+      fills.push_back(baton.fills());
     }
+    // Blocks of a cluster that did not fill a ring alike would have waited for each other.
+    for (auto [number, ring] : llvm::enumerate(kernel.rings))
+      for (unsigned worker = 0; workers % ring.cluster == 0 && worker < workers; ++worker)
+        if (int64_t first = worker - worker % ring.cluster;
+            fills[worker][number] != fills[first][number])
+          return llvm::createStringError(
+              llvm::formatv("unmatched: blocks {0} and {1} of a cluster fill ring {2} {3} and {4} "
+                            "times",
+                            first, worker, ring.name, fills[first][number], fills[worker][number])
+                  .str());
     return llvm::Error::success();
   }
   share(workers, [&](int64_t worker) { call.run(kernel.entry, worker, workers); });

@@ -150,6 +150,10 @@ static std::optional<Refusal> choosePacking(Plan &plan, const Problem &problem,
     plan.reasons.packGqa = "the number of query heads of a KV head is not known";
     return std::nullopt;
   }
+  if (!asked && plan.multicast) {
+    plan.reasons.packGqa = "blocks that share keys take the rows of one head";
+    return std::nullopt;
+  }
   if (!asked && problem.lenQ == unknown && !problem.packedQ && !problem.usedQ) {
     plan.reasons.packGqa = "the number of queries is not known";
     return std::nullopt;

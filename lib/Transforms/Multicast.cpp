@@ -83,6 +83,8 @@ Reason findRanges(ForWorkOp work, Shared &shared) {
   for (auto range : work.getOps<BlockRangeOp>()) {
     if (!isRowOf(range.getRow0(), m, range.getRows()))
       return "the rows of a range are not those of a tile";
+    if (!matchPattern(range.getSplits(), m_One()))
+      return "a split's share is one of a tile's own blocks";
     shared.ranges.push_back(range);
   }
   SmallVector<Value> open{m};

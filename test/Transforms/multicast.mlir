@@ -70,6 +70,14 @@ func.func @odd(%q: !q, %k: !q, %v: !q, %o: !q) {
     {plan = #flash.plan<tile = [4, 5], stages = 2, consumers = 2, multicast = true>} : !q, !q, !q
   return
 }
+// CHECK-LABEL: func.func @splits
+// CHECK-SAME: multicast = false, why = {{.*}}multicast = "a split's share is one of a tile's own blocks"
+// CHECK-NOT: cluster
+func.func @splits(%q: !q, %k: !q, %v: !q, %o: memref<3x?x?x2x8xf32>, %lse: memref<3x?x2x?xf32>) {
+  flash.attention %q, %k, %v outs(%o, %lse : memref<3x?x?x2x8xf32>, memref<3x?x2x?xf32>) by #flash.mask<causal>
+    {plan = #flash.plan<tile = [4, 6], stages = 2, consumers = 2, splits = 3, multicast = true>} : !q, !q, !q
+  return
+}
 // CHECK-LABEL: func.func @off
 // CHECK-NOT: cluster
 func.func @off(%q: !q, %k: !q, %v: !q, %o: !q) {

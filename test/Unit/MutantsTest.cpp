@@ -8,6 +8,7 @@
 #include "Cpu.h"
 #include "flash/Passes.h"
 #include "flash/Tile.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Pass/PassManager.h"
@@ -100,7 +101,7 @@ const Mutant mutants[] = {
 };
 
 /// Runs a kernel a few times on a clock; what it was noticed by goes into `noticed`.
-void runOn(mlir::ModuleOp kernel, const char *clock, const Problem &problem,
+void runOn(mlir::ModuleOp kernel, const char *clock, const Problem &problem, unsigned workers,
            std::set<std::string> &noticed) {
   Inputs inputs = drawInputs(problem);
   Outputs want = expected(problem, inputs);
@@ -112,7 +113,7 @@ void runOn(mlir::ModuleOp kernel, const char *clock, const Problem &problem,
   auto program = CpuProgram::create(*module, {.optimize = false});
   ASSERT_TRUE(bool(program)) << llvm::toString(program.takeError());
   for (uint64_t seed = 0; seed < 8; ++seed) {
-    auto got = runKernels(**program, problem, inputs, 1, seed);
+    auto got = runKernels(**program, problem, inputs, workers, seed);
     if (!got) {
       std::string sentence = llvm::toString(got.takeError());
       noticed.insert(sentence.substr(0, sentence.find(':')));
@@ -123,7 +124,7 @@ void runOn(mlir::ModuleOp kernel, const char *clock, const Problem &problem,
 }
 
 /// Plants each error in the overlapped kernel of a causal problem whose plan says `structures` too.
-void check(const std::string &structures, llvm::ArrayRef<Mutant> mutants) {
+void check(const std::string &structures, llvm::ArrayRef<Mutant> mutants, unsigned workers = 1) {
   Problem problem{.heads = 2,
                   .kvHeads = 1,
                   .lenQ = 40,
@@ -140,6 +141,7 @@ void check(const std::string &structures, llvm::ArrayRef<Mutant> mutants) {
                 pm.addPass(createFlashTileSkipBlocks());
                 pm.addPass(createFlashTilePipelineLoads());
                 pm.addPass(createFlashTileSplitRoles());
+                pm.addPass(createFlashTileMulticast());
                 pm.addPass(createFlashTileExactCounts());
                 pm.addPass(createFlashTileOverlapSoftmax());
                 pm.addPass(createFlashTileHoldQ());
@@ -159,8 +161,8 @@ void check(const std::string &structures, llvm::ArrayRef<Mutant> mutants) {
       if (mlir::failed(mlir::verify(*copy)))
         noticed.insert("verifier");
     }
-    runOn(*copy, "eager", problem, noticed);
-    runOn(*copy, "late", problem, noticed);
+    runOn(*copy, "eager", problem, workers, noticed);
+    runOn(*copy, "late", problem, workers, noticed);
     EXPECT_EQ(noticed, mutant.noticed);
   }
 }
@@ -200,6 +202,27 @@ TEST(Mutants, OfTurnsAndQInRegistersAreNoticed) {
        {"verifier", "late"}},
   };
   check(", q_in_regs = true, early_wait = true, ping_pong = true", planted);
+}
+
+TEST(Mutants, OfClustersAreNoticed) {
+  const Mutant planted[] = {
+      {"none", [](Kernel &) {}, {}},
+      {"a block fetches what its own rows need",
+       [](Kernel &k) {
+         k.module.walk([](BlockRangeOp range) {
+           auto work = llvm::dyn_cast<ForWorkOp>(range->getParentOp());
+           if (!work || range.getRows() != 32)
+             return;
+           mlir::OpBuilder b(range);
+           mlir::Value rows = mlir::arith::ConstantIndexOp::create(b, range.getLoc(), 16);
+           mlir::Value m = work.getBody().getArgument(0);
+           range.getRow0Mutable().assign(mlir::arith::MulIOp::create(b, range.getLoc(), m, rows));
+           range.setRows(16);
+         });
+       },
+       {"unmatched"}},
+  };
+  check(", order = \"static\", multicast = true", planted, /*workers=*/2);
 }
 
 } // namespace

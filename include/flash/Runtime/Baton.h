@@ -30,6 +30,7 @@ public:
   struct Ring {
     std::string name;
     int64_t stages, writers, releases;
+    int64_t cluster = 1; ///< blocks that have to fill it equally often
   };
   struct Program {
     std::string name;
@@ -52,6 +53,8 @@ public:
   /// `instance`'s turn.
   void enter(int64_t instance);
   void leave(int64_t instance, int64_t instances);
+  /// How often each ring was filled.
+  std::vector<int64_t> fills() const;
   /// True for the release that makes the slot free.
   bool release(int64_t ring, int64_t ordinal);
 

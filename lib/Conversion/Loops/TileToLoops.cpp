@@ -185,11 +185,14 @@ static LogicalResult convert(func::FuncOp kernel, Clock clock) {
       for (int64_t i = 0; i < attr.getInstances(); ++i)
         if (failed(program(attr.getName(), number, i)))
           return failure();
+  // Tiles from a counter go to single blocks here, and to clusters on a GPU.
+  const bool sideBySide = llvm::none_of(rings, [](auto &ring) { return ring.second.counter; });
   for (auto &[value, ring] : rings)
     ringAttrs.push_back(b.getDictionaryAttr(
         {b.getNamedAttr("name", ring.op.getNameAttr()),
          b.getNamedAttr("stages", b.getI64IntegerAttr(ring.op.getRing().getType().getShape()[0])),
          b.getNamedAttr("writers", ring.op.getWritersAttr()),
+         b.getNamedAttr("cluster", sideBySide ? ring.op.getClusterAttr() : b.getI64IntegerAttr(1)),
          b.getNamedAttr("releases", ring.op.getReleasesAttr())}));
   entry->setAttr("flash.programs", b.getArrayAttr(programs));
   entry->setAttr("flash.rings", b.getArrayAttr(ringAttrs));

@@ -7,7 +7,7 @@
 
 // Eager: the producer copies between acquire and commit, the consumer multiplies at the mma.
 // EAGER:       func.func private @roles({{.*}}) attributes {flash.kernel, flash.programs = ["roles_producer_0", "roles_consumer_0", "roles_consumer_1"],
-// EAGER-SAME:    flash.rings = [{name = "k", releases = 2 : i64, stages = 2 : i64, writers = 1 : i64}]}
+// EAGER-SAME:    flash.rings = [{cluster = 1 : i64, name = "k", releases = 2 : i64, stages = 2 : i64, writers = 1 : i64}]}
 // EAGER-LABEL: func.func @roles_reset()
 // EAGER:         memref.get_global @roles_k : memref<2x4x8xf32>
 // EAGER:       memref.global "private" @roles_k : memref<2x4x8xf32> = uninitialized
