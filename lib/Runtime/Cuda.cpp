@@ -224,29 +224,40 @@ std::optional<std::string> whyNotWide(std::string_view name, const FlashTensor &
   return std::nullopt;
 }
 
-/// The map of [b, s, h, d] as (d, s, h, b), boxes of one 128-byte panel of `rows` rows. The kernel
+/// The map of [b, s, h, d] as (d, s, h, b), boxes of one 128-byte panel of `rows` rows; of packed
+/// heads as (d, head of the group, s, h / group, b), where such neighbours are rows. The kernel
 /// never loads from an empty tensor, but its map must be a valid one: sizes of 1 at `standIn`.
 Outcome encode(TensorMap &map, std::string_view name, const FlashTensor &t,
-               schedule::ElementType element, int64_t rows, void *standIn) {
+               schedule::ElementType element, int64_t rows, int64_t group, void *standIn) {
   const int64_t bytes = schedule::elementBytes(element);
   const bool empty = isEmpty(t);
-  const int order[4] = {3, 1, 2, 0};
-  uint64_t sizes[4], strides[3];
-  for (int i = 0; i < 4; ++i) {
-    int64_t n = empty && order[i] != 3 ? 1 : t.size[order[i]];
-    sizes[i] = uint64_t(n);
-    if (i && n > 1 && t.stride[order[i]] == 0)
-      return invalid(std::string(name) + " repeats itself (stride " + std::to_string(order[i]) +
-                     " is 0), which this kernel's tma cannot read; compile with transfer gather");
+  struct Dimension {
+    int64_t size, stride, box;
+  };
+  std::vector<Dimension> dims = {{t.size[3], 1, 128 / bytes},
+                                 {t.size[1], t.stride[1], rows / group},
+                                 {t.size[2] / group, t.stride[2] * group, 1},
+                                 {t.size[0], t.stride[0], 1}};
+  if (group > 1)
+    dims.insert(dims.begin() + 1, {group, t.stride[2], group});
+  constexpr size_t most = 5;
+  uint64_t sizes[most], strides[most - 1];
+  uint32_t box[most], steps[most];
+  for (size_t i = 0; i < dims.size(); ++i) {
+    const int64_t n = empty && i > 0 ? 1 : dims[i].size;
+    sizes[i] = uint64_t(n), box[i] = uint32_t(dims[i].box), steps[i] = 1;
+    if (i && n > 1 && dims[i].stride == 0)
+      return invalid(std::string(name) + " repeats itself (a stride is 0), which this kernel's tma "
+                                         "cannot read; compile with transfer gather");
     // A dimension of one is never stepped along; its stride may be anything, so it gets a valid
     // one.
     if (i)
-      strides[i - 1] = uint64_t(n <= 1 ? wide : t.stride[order[i]] * bytes);
+      strides[i - 1] = uint64_t(n <= 1 ? wide : dims[i].stride * bytes);
   }
-  const uint32_t box[4] = {uint32_t(128 / bytes), uint32_t(rows), 1, 1}, steps[4] = {1, 1, 1, 1};
   const int type = element == schedule::ElementType::f16 ? mapFloat16 : mapBfloat16;
-  if (Result r = driver().encodeTiled(&map, type, 4, empty ? standIn : t.data, sizes, strides, box,
-                                      steps, interleaveNone, swizzle128B, promotion256B, fillZeros))
+  if (Result r = driver().encodeTiled(&map, type, uint32_t(dims.size()), empty ? standIn : t.data,
+                                      sizes, strides, box, steps, interleaveNone, swizzle128B,
+                                      promotion256B, fillZeros))
     return driver().failed("describing a tensor to the copy engine", r);
   return {};
 }
@@ -408,7 +419,7 @@ Outcome Loaded::launch(size_t number, const Operands &operands, const Launch &la
       return invalid("the call has no " + std::string(operandName(p.operand)));
     switch (p.kind) {
     case Param::tensorMap:
-      if (auto failure = encode(map[nextMap], operandName(p.operand), *t, element, p.rows,
+      if (auto failure = encode(map[nextMap], operandName(p.operand), *t, element, p.rows, p.group,
                                 operands[Operand::q]->data))
         return failure;
       arguments[i] = &map[nextMap++];
@@ -430,6 +441,12 @@ Outcome Loaded::launch(size_t number, const Operands &operands, const Launch &la
       break;
     case Param::section:
       put(i, int32_t(launch.section));
+      break;
+    case Param::longest:
+      put(i, int32_t(launch.scalars.max_seqlen_q));
+      break;
+    case Param::appended:
+      put(i, int32_t(operands[Operand::kNew] ? operands[Operand::kNew]->size[1] : 0));
       break;
     case Param::counter:
       put(i, counterOf(launch.stream));

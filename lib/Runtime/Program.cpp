@@ -168,7 +168,8 @@ json::Array kernelsOf(mlir::ModuleOp module) {
   module.walk([&](mlir::LLVM::LLVMFuncOp function) {
     if (!function->hasAttr(mlir::NVVM::NVVMDialect::getKernelFuncAttrName()))
       return;
-    json::Object kernel{{"name", function.getName()}, {"follows", function->hasAttr("flash.follows")}};
+    json::Object kernel{{"name", function.getName()},
+                        {"follows", function->hasAttr("flash.follows")}};
     for (StringRef field : {"op", "threads", "shared_bytes", "cluster", "params"})
       if (mlir::Attribute value = function->getAttr(("flash." + field).str()))
         kernel[field] = jsonOf(value);
@@ -198,12 +199,16 @@ std::optional<cuda::Param> paramOf(const json::Object &entry) {
   cuda::Param p;
   p.dim = entry.getInteger("dim").value_or(0);
   p.rows = entry.getInteger("rows").value_or(0);
-  if (arg == "scale" || arg == "softcap" || arg == "section") {
-    p.kind = arg == "scale"     ? cuda::Param::scale
-             : arg == "softcap" ? cuda::Param::softcap
-                                : cuda::Param::section;
-    return p;
-  }
+  p.group = entry.getInteger("group").value_or(1);
+  for (auto [name, kind] : {std::pair{"scale", cuda::Param::scale},
+                            {"softcap", cuda::Param::softcap},
+                            {"section", cuda::Param::section},
+                            {"max_seqlen_q", cuda::Param::longest},
+                            {"appended", cuda::Param::appended}})
+    if (arg == name) {
+      p.kind = kind;
+      return p;
+    }
   if (kind == "counter") {
     p.kind = cuda::Param::counter;
     return p;

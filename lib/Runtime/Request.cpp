@@ -193,7 +193,7 @@ private:
 
 /// What the planner decided with the problem's sizes, which the op's types leave open; the other
 /// fields follow from what the op says, and flash-select-tiles writes them.
-std::string decidedText(const schedule::Plan &plan) {
+std::string decidedText(const schedule::Plan &plan, const schedule::Problem &problem) {
   std::string text;
   llvm::raw_string_ostream os(text);
   os << "#flash.plan<tile = [" << plan.tileM << ", " << plan.tileN
@@ -203,6 +203,14 @@ std::string decidedText(const schedule::Plan &plan) {
   os << ", order = \"" << StringRef(schedule::orderName(plan.order)) << '"';
   if (plan.transfer != schedule::Transfer::tma)
     os << ", transfer = \"" << StringRef(schedule::transferName(plan.transfer)) << '"';
+  const schedule::HeadTile head{plan.headTile, plan.headTileV};
+  const auto *anyRows = schedule::defaultTile(problem.target, head, plan.mask.kind);
+  if (anyRows && plan.stages != anyRows->tile.stages)
+    os << ", stages = " << plan.stages;
+  if (anyRows && plan.deferMax != anyRows->tile.deferMax)
+    os << ", defer_max = " << (plan.deferMax ? "true" : "false");
+  if (anyRows && plan.overlap != anyRows->tile.overlap)
+    os << ", overlap = " << (plan.overlap ? "true" : "false");
   os << '>';
   return text;
 }
@@ -361,7 +369,7 @@ Or<Request> flash::readRequest(const std::string &text) {
   if (auto pass = r.passes.find("split_kv"); pass != r.passes.end() && !pass->second)
     r.plan.splits = 1, r.plan.splitsAtLaunch = false;
   r.plan.reasons.tile += leftOut;
-  r.planText = decidedText(r.plan);
+  r.planText = decidedText(r.plan, p);
   if (hand)
     r.planText = hand->completed(r.planText);
   return r;
@@ -420,10 +428,10 @@ std::string flash::keyOf(const Request &request) {
      << request.planText << " stages " << plan.stages << " consumers " << plan.consumers << ' '
      << StringRef(schedule::splitByName(plan.splitBy)) << " registers " << plan.producerRegisters
      << ' ' << plan.consumerRegisters << ' ' << plan.pvFromRegisters << " overlap " << plan.overlap
-     << " split " << (plan.splits > 1) << " defer " << plan.deferMax << " q " << plan.qInRegisters << " early " << plan.earlyWait
-     << " turns " << plan.pingPong << " multicast " << plan.multicast << " transfer "
-     << StringRef(schedule::transferName(plan.transfer)) << " persistent " << plan.persistent
-     << " stealing " << plan.stealing;
+     << " split " << (plan.splits > 1) << " defer " << plan.deferMax << " q " << plan.qInRegisters
+     << " early " << plan.earlyWait << " turns " << plan.pingPong << " multicast " << plan.multicast
+     << " transfer " << StringRef(schedule::transferName(plan.transfer)) << " persistent "
+     << plan.persistent << " stealing " << plan.stealing;
   if (schedule::hasTables(p))
     os << " packed " << p.packedQ << ' ' << p.packedK << " used " << p.usedQ << ' ' << p.usedK
        << " pages " << (p.pageSize ? pageText(request) : "none") << " idx " << p.batchIdx << " pad "

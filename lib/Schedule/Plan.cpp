@@ -74,6 +74,13 @@ static void chooseMask(Plan &plan, const Problem &problem) {
           : "asked for " + std::string(maskName(asked.kind)) + ", but no row reaches a bound of it";
 }
 
+/// Rows that read the same keys, as far as a tile may hold them.
+static int64_t rowsOf(const Problem &problem, const PlanOverrides &overrides) {
+  const std::optional<bool> pack = overrides.packGqa ? overrides.packGqa : problem.packGqa;
+  const int64_t group = pack.value_or(true) ? groupOf(problem) : 1;
+  return problem.lenQ == unknown || group == unknown ? unlimited : problem.lenQ * group;
+}
+
 static void chooseTile(Plan &plan, const Problem &problem, const TileRow &row,
                        const PlanOverrides &overrides) {
   const Tile &tile = row.tile;
@@ -113,14 +120,24 @@ static void chooseTransfer(Plan &plan, const Problem &problem, const PlanOverrid
   const bool paged = problem.pageSize.has_value();
   const int64_t size = problem.pageSize.value_or(unknown);
   const bool spans = paged && (size == unknown || size % plan.tileN != 0);
-  plan.transfer =
-      !plan.roles || spans || (paged && problem.leftpad) ? Transfer::gather : Transfer::tma;
-  plan.reasons.transfer = !plan.roles ? "the machine has no engine that copies tiles"
-                          : spans ? "a tile of " + number(plan.tileN) + " keys spans pages of " +
-                                        (size == unknown ? "any size" : number(size))
-                          : plan.transfer == Transfer::gather
-                              ? "rows before the keys shift tiles across pages"
-                              : "a tile's rows follow each other";
+  const bool gpu = problem.target != Target::cpu;
+  // A box holds all heads of a query, and none of another's.
+  const bool splitsQueries =
+      gpu && plan.packGqa && machineOf(problem.target).mmaRows % plan.group != 0;
+  // What follows a sequence's last row in memory is not zero.
+  const bool unbounded = gpu && hasTables(problem);
+  plan.transfer = !plan.roles || spans || (paged && problem.leftpad) || splitsQueries || unbounded
+                      ? Transfer::gather
+                      : Transfer::tma;
+  plan.reasons.transfer =
+      !plan.roles     ? "the machine has no engine that copies tiles"
+      : spans         ? "a tile of " + number(plan.tileN) + " keys spans pages of " +
+                            (size == unknown ? "any size" : number(size))
+      : unbounded     ? "rows past a sequence's end must be zero"
+      : splitsQueries ? "a copy of " + number(machineOf(problem.target).mmaRows) +
+                            " rows would split the " + number(plan.group) + " heads of a query"
+      : plan.transfer == Transfer::gather ? "rows before the keys shift tiles across pages"
+                                          : "a tile's rows follow each other";
   if (overrides.transfer) {
     plan.transfer = *overrides.transfer;
     plan.reasons.transfer = overrides.why;
@@ -133,14 +150,6 @@ static std::optional<Refusal> choosePacking(Plan &plan, const Problem &problem,
   const int64_t group = groupOf(problem);
   if (group == 1) {
     plan.reasons.packGqa = "every query head has a KV head of its own";
-    return std::nullopt;
-  }
-  if (problem.target != Target::cpu) {
-    if (asked.value_or(false))
-      return Refusal{Refusal::notBuilt, "packed query heads (pack_gqa) are not built for " +
-                                            std::string(targetName(problem.target)) +
-                                            "; leave pack_gqa out, or use cpu"};
-    plan.reasons.packGqa = "not built for " + std::string(targetName(problem.target));
     return std::nullopt;
   }
   if (group == unknown) {
@@ -220,7 +229,7 @@ static std::optional<Refusal> chooseSplits(Plan &plan, const Problem &problem,
 
 static void chooseOrder(Plan &plan, const Problem &problem, const PlanOverrides &overrides) {
   const bool split = plan.splits > 1, dense = plan.mask.kind == MaskKind::dense;
-  const bool ragged = isRagged(problem);
+  const bool ragged = isRagged(problem) && problem.target == Target::cpu;
   plan.order = ragged  ? WorkOrder::varlenDynamic
                : split ? WorkOrder::single
                : dense ? WorkOrder::fixed
@@ -253,18 +262,17 @@ std::variant<Plan, Refusal> makePlan(const Problem &problem, const PlanOverrides
     return Refusal{Refusal::invalid, *sentence};
   if (problem.element == ElementType::f8)
     return Refusal{Refusal::notBuilt, "f8e4m3 is not built; use f16 or bf16"};
-  if (hasTables(problem) && problem.target != Target::cpu)
-    return Refusal{Refusal::notBuilt,
-                   "packed sequences, lengths in use and pages (cu_seqlens, seqused, page_table, "
-                   "kv_batch_idx, leftpad_k) are not built for " +
-                       std::string(targetName(problem.target)) + "; use cpu"};
+  if (problem.append && problem.target != Target::cpu)
+    return Refusal{Refusal::notBuilt, "appended keys and values (k_new, v_new) are not built for " +
+                                          std::string(targetName(problem.target)) + "; use cpu"};
 
   Plan plan;
   chooseMask(plan, problem);
   const HeadTile head = headTileOf(problem.target, problem.headSize, problem.headSizeV);
   plan.headTile = head.d;
   plan.headTileV = head.dv;
-  const TileRow *row = defaultTile(problem.target, head, plan.mask.kind);
+  const TileRow *row = defaultTile(problem.target, head, plan.mask.kind,
+                                   overrides.tileM ? unlimited : rowsOf(problem, overrides));
   if (!row)
     return Refusal{Refusal::notBuilt, "kernels of head sizes " + number(head.d) + " and " +
                                           number(head.dv) + " are not built for " +
@@ -274,9 +282,9 @@ std::variant<Plan, Refusal> makePlan(const Problem &problem, const PlanOverrides
   chooseTile(plan, problem, *row, overrides);
   if (plan.tileM < 1 || plan.tileN < 1) // packing and splits divide by them
     return Refusal{Refusal::invalid, *whyNot(plan, problem)};
-  chooseTransfer(plan, problem, overrides);
   if (auto refusal = choosePacking(plan, problem, overrides))
     return *refusal;
+  chooseTransfer(plan, problem, overrides);
   if (auto refusal = chooseSplits(plan, problem, overrides))
     return *refusal;
   chooseOrder(plan, problem, overrides);

@@ -240,6 +240,16 @@ static constexpr Tile windowOnSm90(int64_t m, int64_t n, int64_t consumers, std:
   return tile;
 }
 
+/// For few queries: keys and values are read once and nothing else takes time, so that all of
+/// shared memory holds what is on its way.
+static constexpr Tile fewOnSm90(int64_t n, int64_t stages, bool overlap = true) {
+  Tile tile =
+      onSm90(64, n, 1, "few rows: one consumer, and as many keys on their way as fit", overlap);
+  tile.stages = stages;
+  tile.deferMax = false;
+  return tile;
+}
+
 static constexpr Tile onCpu(int64_t m, int64_t n, std::string_view reason) {
   return {m, n, 1, 1, SplitBy::rows, 0, 0, true, false, reason};
 }
@@ -252,10 +262,17 @@ static constexpr Tile onSm8x(int64_t m, int64_t n, int64_t stages, int64_t warpg
           registers, true, false,  reason,     qInRegisters};
 }
 
-// name, target, largest D, Dv from .. to, dense, causal, local
+// name, target, largest D, Dv from .. to, dense, causal, local, tile, most rows
 static constexpr TileRow rows[] = {
     {"cpu", Target::cpu, anyHeadSize, 0, anyHeadSize, true, true, true,
      onCpu(64, 64, "scores, keys and values of a tile stay in a core's own caches")},
+
+    {"sm90-64-few", Target::sm90, 64, 0, 64, true, true, true, fewOnSm90(128, 6), 64},
+    {"sm90-64-256-few", Target::sm90, 64, 256, 256, true, true, true, fewOnSm90(64, 5), 64},
+    {"sm90-128-few", Target::sm90, 128, 0, 128, true, true, true, fewOnSm90(128, 3), 64},
+    {"sm90-192-128-few", Target::sm90, 192, 0, 128, true, true, true, fewOnSm90(64, 4), 64},
+    {"sm90-192-few", Target::sm90, 192, 0, 192, true, true, true, fewOnSm90(64, 4), 64},
+    {"sm90-256-few", Target::sm90, 256, 0, 256, true, true, true, fewOnSm90(64, 3), 64},
 
     {"sm90-64-512", Target::sm90, 64, 512, 512, true, true, true,
      onSm90(64, 64, 2, "the output alone is 64 x 512 f32: each consumer owns half of its columns",
@@ -322,8 +339,8 @@ static constexpr TileRow rows[] = {
      onSm8x(128, 32, 1, 2, false, "the widest tile that shared memory holds")},
 };
 
-bool TileRow::covers(HeadTile head, MaskKind mask) const {
-  if (head.d > maxHeadSize || head.dv < minHeadSizeV || head.dv > maxHeadSizeV)
+bool TileRow::covers(HeadTile head, MaskKind mask, int64_t rows) const {
+  if (rows > maxRows || head.d > maxHeadSize || head.dv < minHeadSizeV || head.dv > maxHeadSizeV)
     return false;
   switch (mask) {
   case MaskKind::dense:
@@ -338,11 +355,11 @@ bool TileRow::covers(HeadTile head, MaskKind mask) const {
 
 std::span<const TileRow> tileRows() { return rows; }
 
-const TileRow *defaultTile(Target target, HeadTile head, MaskKind mask) {
+const TileRow *defaultTile(Target target, HeadTile head, MaskKind mask, int64_t queries) {
   // sm_89 has the shared memory and registers of sm_86.
   const Target of = target == Target::sm89 ? Target::sm86 : target;
   for (const TileRow &row : rows)
-    if (row.target == of && row.covers(head, mask))
+    if (row.target == of && row.covers(head, mask, queries))
       return &row;
   return nullptr;
 }

@@ -46,6 +46,9 @@ LogicalResult selectTile(AttentionOp op) {
     attr = filled(attr, "registers",
                   pairOf(builder, plan->producerRegisters, plan->consumerRegisters));
   }
+  if (plan->roles && plan->transfer != schedule::Transfer::tma)
+    attr = filled(attr, "transfer", builder.getStringAttr(schedule::transferName(plan->transfer)),
+                  plan->reasons.transfer);
   if (plan->splitBy != schedule::SplitBy::rows)
     attr = filled(attr, "split_by", builder.getStringAttr(schedule::splitByName(plan->splitBy)));
   attr = filled(attr, "overlap", builder.getBoolAttr(plan->overlap));

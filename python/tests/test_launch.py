@@ -222,6 +222,17 @@ def test_a_program_that_does_not_split_needs_no_workspace(fake, program):
     assert workspace_of(program, call()) == 0
 
 
+def test_packed_heads_are_rows_of_a_box(fake):
+    program = compiled(batch=2, heads=8, kv_heads=2, len_q=5, len_k=500, num_splits=1)
+    kernel, parameters = launched(fake, program, call(sq=5, hq=8))
+    assert fake.grid[0] == 2 * 2 and kernel["threads"] == 256
+    ((p, value),) = [(p, value) for p, value in parameters if p["kind"] == "tensor_map" and p["arg"] == "q"]
+    m = fake.map[value]
+    assert (p["rows"], p["group"], m.rank, m.address) == (64, 4, 5, Q)
+    assert list(m.sizes) == [128, 4, 5, 2, 2] and list(m.box) == [64, 4, 16, 1, 1]
+    assert list(m.strides[:4]) == [2 * 128, 2 * 8 * 128, 2 * 4 * 128, 2 * 5 * 8 * 128]
+
+
 def test_no_keys(fake, program):
     _, parameters = launched(fake, program, call(sk=0))
     assert fake.launches == 1
@@ -425,9 +436,6 @@ def test_tensors_and_targets_that_do_not_meet(torch, fake):
     torch.cuda.get_device_capability = lambda device: (7, 5)
     with pytest.raises(ValueError, match="sm_75"):
         flash_mlir.attention(*qkv())
-    q, k, v = qkv(h=2)
-    with pytest.raises(NotImplementedError, match="pack_gqa"):
-        flash_mlir.attention(LooksLikeTensor((1, 200, 4, 128)), k, v, target="sm_90a", pack_gqa=True)
     assert fake.launches == 0
 
 

@@ -57,7 +57,7 @@ func.func @wide_window(%q: !q, %long: tensor<2x1001x8x128xbf16>) -> (!q, !q, !q)
 // CHECK-LABEL: func.func @packed
 // CPU: pack_gqa = true, why = {pack_gqa = "the rows of 8 query heads fill tiles better than those of one"
 // CPU: pack_gqa = false, why = {pack_gqa = "the number of query heads of a KV head is not known"
-// SM90: pack_gqa = false, defer_max = true, why = {pack_gqa = "not built for sm_90a"
+// SM90: pack_gqa = true, defer_max = true, why = {pack_gqa = "the rows of 8 query heads fill tiles better than those of one"
 func.func @packed(%q: tensor<1x10x8x64xf16>, %k: tensor<1x99x1x64xf16>, %qd: tensor<1x10x?x64xf16>) -> (tensor<1x10x8x64xf16>, tensor<1x10x?x64xf16>) {
   %a = flash.attention %q, %k, %k by <dense> : tensor<1x10x8x64xf16>, tensor<1x99x1x64xf16>, tensor<1x99x1x64xf16> -> tensor<1x10x8x64xf16>
   %b = flash.attention %qd, %k, %k by <dense> : tensor<1x10x?x64xf16>, tensor<1x99x1x64xf16>, tensor<1x99x1x64xf16> -> tensor<1x10x?x64xf16>

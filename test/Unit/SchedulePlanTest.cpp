@@ -224,13 +224,29 @@ TEST(Plan, BlocksThatShareKeysComeInPairs) {
             "blocks that share keys (multicast) are not built for split keys; leave multicast out");
 }
 
+TEST(Plan, FewQueriesAreOneTileOfAllHeads) {
+  Problem decode = problem(Target::sm90);
+  decode.batch = 1, decode.heads = 32, decode.kvHeads = 8, decode.lenQ = 1, decode.lenK = 8192;
+  Plan plan = planned(decode);
+  EXPECT_TRUE(plan.packGqa);
+  EXPECT_EQ(plan.group, 4);
+  EXPECT_EQ(plan.tileM, 64);
+  EXPECT_EQ(plan.consumers, 1);
+  EXPECT_EQ(plan.stages, 3);
+  EXPECT_EQ(plan.transfer, Transfer::tma);
+  EXPECT_EQ(workShapeOf(plan, decode).heads, 8);
+  decode.heads = 24; // no box holds whole queries of 3 heads
+  plan = planned(decode);
+  EXPECT_TRUE(plan.packGqa);
+  EXPECT_EQ(plan.transfer, Transfer::gather);
+  EXPECT_EQ(planned(decode, {.packGqa = false}).transfer, Transfer::tma);
+  decode.lenQ = 22; // 66 rows
+  EXPECT_EQ(planned(decode).tileM, 128);
+  EXPECT_EQ(planned(decode, {.packGqa = false}).tileM, 64);
+}
+
 TEST(Plan, WhatIsNotBuiltIsSaidApart) {
   const Problem h = problem(Target::sm90);
-  Problem grouped = h;
-  grouped.kvHeads = 2;
-  EXPECT_EQ(refused(grouped, {.packGqa = true}, Refusal::notBuilt),
-            "packed query heads (pack_gqa) are not built for sm_90a; leave pack_gqa out, or use "
-            "cpu");
   EXPECT_EQ(refused(problem(Target::sm86, 64, 512), {}, Refusal::notBuilt),
             "kernels of head sizes 64 and 512 are not built for sm_86; use sm_90a or cpu");
   Problem f8 = h;

@@ -37,13 +37,15 @@ TEST(Tile, EveryHeadSizePairAndMaskHasARowThatFits) {
       for (MaskKind mask : allMaskKinds) {
         SCOPED_TRACE(std::string(targetName(target)) + " " + std::to_string(head.d) + " " +
                      std::to_string(head.dv) + " " + std::string(maskName(mask)));
-        const TileRow *row = defaultTile(target, head, mask);
-        ASSERT_NE(row, nullptr);
-        const Machine &machine = machineOf(target);
-        EXPECT_EQ(whyNotTile(row->tile, head, ElementType::bf16, machine), std::nullopt);
-        auto layout = layOut(ringsOf(planOf(row->tile, head), ElementType::bf16), machine);
-        if (auto *sentence = std::get_if<std::string>(&layout))
-          ADD_FAILURE() << *sentence;
+        for (int64_t queries : {int64_t(1), unlimited}) {
+          const TileRow *row = defaultTile(target, head, mask, queries);
+          ASSERT_NE(row, nullptr);
+          const Machine &machine = machineOf(target);
+          EXPECT_EQ(whyNotTile(row->tile, head, ElementType::bf16, machine), std::nullopt);
+          auto layout = layOut(ringsOf(planOf(row->tile, head), ElementType::bf16), machine);
+          if (auto *sentence = std::get_if<std::string>(&layout))
+            ADD_FAILURE() << row->name << ": " << *sentence;
+        }
       }
 }
 
@@ -53,7 +55,7 @@ TEST(Tile, EveryRowIsUsedAndSaysWhy) {
     bool used = false;
     for (HeadTile head : headTiles(row.target))
       for (MaskKind mask : allMaskKinds)
-        used |= defaultTile(row.target, head, mask) == &row;
+        used |= defaultTile(row.target, head, mask, row.maxRows) == &row;
     EXPECT_TRUE(used) << row.name;
   }
 }

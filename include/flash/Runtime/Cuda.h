@@ -29,12 +29,15 @@ struct Param {
     scale,     ///< f32
     softcap,   ///< f32
     section,   ///< i32
+    longest,   ///< i32: the bound of all sequences of packed queries
+    appended,  ///< i32: rows of k_new
     counter,   ///< i32: the counter of the module that the launch's blocks take tiles from
   };
   Kind kind;
   Operand operand = Operand::q;
   int64_t dim = 0;
   int64_t rows = 0;
+  int64_t group = 1; ///< heads of a KV head that a tensor map takes for neighbouring rows
 };
 
 struct Kernel {

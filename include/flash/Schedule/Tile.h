@@ -110,13 +110,14 @@ struct TileRow {
   int64_t maxHeadSize, minHeadSizeV, maxHeadSizeV; ///< of the padded head sizes
   bool dense, causal, local;                       ///< masks it is meant for
   Tile tile;
+  int64_t maxRows = unlimited; ///< of a (batch, KV head) or (batch, head): as a tile may pack them
 
-  bool covers(HeadTile head, MaskKind mask) const;
+  bool covers(HeadTile head, MaskKind mask, int64_t rows) const;
 };
 std::span<const TileRow> tileRows();
 
 /// The row of a problem, or none where the target has no table yet.
-const TileRow *defaultTile(Target target, HeadTile head, MaskKind mask);
+const TileRow *defaultTile(Target target, HeadTile head, MaskKind mask, int64_t rows = unlimited);
 
 /// Why the machine cannot run the tile (registers, MMA shapes, threads), or nothing. Shared memory
 /// is the block layout's question (Layout.h).

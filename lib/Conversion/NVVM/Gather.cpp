@@ -47,26 +47,40 @@ void emitGather(ImplicitLocOpBuilder &b, Kernel &kernel, tile::FillOp op, tile::
   to = arith::AddIOp::create(b, to, toI32(b, (row * panelRowBytes).get()));
   to = arith::AddIOp::create(b, to, arith::MulIOp::create(b, swizzled, i32(b, pieceBytes)));
 
-  IrInt global = row + IrInt(b, in.getRow());
-  IrInt left = IrInt(b, toIndex(b, kernel.length(b, view))) - global;
+  IrInt global = row + IrInt(b, in.getRow()), length(b, kernel.length(b, view, in.getBatch()));
+  IrInt left = length - global;
   if (condition) // else no row is left
     left = IrInt(
         b, arith::SelectOp::create(b, condition, left.get(), arith::ConstantIndexOp::create(b, 0)));
-  Value from =
-      kernel.address(b, view, in.getBatch(), in.getHead(), global.get(), (piece * pieceCols).get());
-  // Opaque, or the distance is kept over loops, where the parameter costs nothing.
-  Value stride =
-      LLVM::InlineAsmOp::create(
-          b, b.getI64Type(), kernel.rowStride(view), "mov.b64 $0, $1;", "=l,l",
-          /*has_side_effects=*/true, /*is_align_stack=*/false,
-          LLVM::tailcallkind::TailCallKind::None,
-          LLVM::AsmDialectAttr::get(b.getContext(), LLVM::AsmDialect::AD_ATT), ArrayAttr())
-          .getRes();
-  Value next = arith::MulIOp::create(b, stride,
-                                     arith::ConstantOp::create(b, b.getI64IntegerAttr(rowsAtOnce)));
+  // Rows that do not lie at one distance are looked up one by one; those past the end, which are
+  // not read, as the last one, for their pages need not be in the table.
+  const bool isEven = view.getGroup() == 1 && !view.getPageTable();
+  auto address = [&](int64_t first) {
+    IrInt at = global + first;
+    if (!isEven)
+      at = max(min(at, length - 1), int64_t(0));
+    return kernel.address(b, view, in.getBatch(), in.getHead(), at.get(),
+                          (piece * pieceCols).get());
+  };
+  Value from = address(0), next;
+  if (isEven) {
+    // Opaque, or the distance is kept over loops, where the parameter costs nothing.
+    Value stride =
+        LLVM::InlineAsmOp::create(
+            b, b.getI64Type(), kernel.rowStride(view), "mov.b64 $0, $1;", "=l,l",
+            /*has_side_effects=*/true, /*is_align_stack=*/false,
+            LLVM::tailcallkind::TailCallKind::None,
+            LLVM::AsmDialectAttr::get(b.getContext(), LLVM::AsmDialect::AD_ATT), ArrayAttr())
+            .getRes();
+    next = arith::MulIOp::create(b, stride,
+                                 arith::ConstantOp::create(b, b.getI64IntegerAttr(rowsAtOnce)));
+  }
   for (int64_t first = 0; first < rows; first += rowsAtOnce) {
     if (first)
-      from = LLVM::GEPOp::create(b, from.getType(), type.getElementType(), from, ValueRange{next});
+      from = isEven ? LLVM::GEPOp::create(b, from.getType(), type.getElementType(), from,
+                                          ValueRange{next})
+                          .getResult()
+                    : address(first);
     OpBuilder::InsertionGuard guard(b);
     if (first + rowsAtOnce > rows) // more threads than rows are left
       b.setInsertionPointToStart(

@@ -185,19 +185,19 @@ LogicalResult Kernel::check() {
   return success(ok);
 }
 
-Value Kernel::parameter(StringRef kind, Value arg, int64_t detail, Type type) {
+Value Kernel::parameter(StringRef kind, Value arg, int64_t detail, Type type, int64_t group) {
   unsigned number = arg ? cast<BlockArgument>(arg).getArgNumber() : noArgument;
   for (const Parameter &p : parameters)
-    if (p.kind == kind && p.arg == number && p.detail == detail)
+    if (p.kind == kind && p.arg == number && p.detail == detail && p.group == group)
       return p.value;
   Value value = func.getBody().front().addArgument(type, func.getLoc());
-  parameters.push_back({kind, number, detail, value});
+  parameters.push_back({kind, number, detail, group, value});
   return value;
 }
-Value Kernel::tensorMap(Value memref, int64_t rows) {
+Value Kernel::tensorMap(tile::ViewOp view, int64_t rows) {
   auto type = LLVM::LLVMPointerType::get(func.getContext());
   size_t before = parameters.size();
-  Value map = parameter("tensor_map", memref, rows, type);
+  Value map = parameter("tensor_map", view.getSource(), rows, type, view.getGroup());
   if (parameters.size() > before)
     maps.push_back(map);
   return map;
@@ -262,28 +262,53 @@ void Kernel::bindScalars(RewriterBase &rewriter) {
   });
 }
 
-Value Kernel::length(ImplicitLocOpBuilder &b, tile::ViewOp view) {
-  bool isColumn = view.getView().getType().getShape()[0] == 1;
-  Value rows = size(view.getSource(), (isColumn ? 2 : 1) + view.getPartial());
-  if (int64_t group = view.getGroup(); group > 1)
-    rows = arith::MulIOp::create(b, rows, i32(b, group));
-  return rows;
+Value Kernel::entry(ImplicitLocOpBuilder &b, Value table, Value row, Value col) {
+  Value offset = arith::IndexCastOp::create(b, b.getI64Type(), row);
+  if (col) {
+    offset = arith::MulIOp::create(b, offset, stride(table, 0));
+    offset = arith::AddIOp::create(b, offset, arith::IndexCastOp::create(b, b.getI64Type(), col));
+  }
+  Value base = pointer(table);
+  Value at = LLVM::GEPOp::create(b, base.getType(), b.getI32Type(), base, ValueRange{offset});
+  return toIndex(b, LLVM::LoadOp::create(b, b.getI32Type(), at));
+}
+
+/// The sequence whose rows stand for those of `batch`.
+static Value sequenceOf(ImplicitLocOpBuilder &b, Kernel &kernel, tile::ViewOp view, Value batch) {
+  return view.getBatchIdx() ? kernel.entry(b, view.getBatchIdx(), batch) : batch;
+}
+
+Value Kernel::length(ImplicitLocOpBuilder &b, tile::ViewOp view, Value batch) {
+  IrInt rows(b, batch);
+  if (Value used = view.getSeqused()) {
+    rows = IrInt(b, entry(b, used, batch));
+    if (view.getAppended())
+      rows = rows + IrInt(b, view.getAppended());
+  } else if (Value starts = view.getCuSeqlens()) {
+    IrInt sequence(b, sequenceOf(b, *this, view, batch));
+    rows = IrInt(b, entry(b, starts, (sequence + 1).get())) -
+           IrInt(b, entry(b, starts, sequence.get()));
+  } else {
+    rows = IrInt(b, toIndex(b, size(view.getSource(), view.rowDim())));
+  }
+  if (view.getLeftpad())
+    rows = rows - IrInt(b, entry(b, view.getLeftpad(), batch));
+  if (view.hasTables())
+    rows = max(rows, int64_t(0));
+  return (rows * view.getGroup()).get();
 }
 
 Value Kernel::address(ImplicitLocOpBuilder &b, tile::ViewOp view, Value batch, Value head,
                       Value row, Value col) {
-  bool isColumn = view.getView().getType().getShape()[0] == 1, isPartial = view.getPartial();
-  Value memref = view.getSource();
+  const unsigned rowDim = view.rowDim(), headDim = view.isColumn() ? rowDim - 1 : rowDim + 1;
+  Value memref = view.getSource(), offset;
   // Tensors may pass 2^31 elements: 64 bits from here on.
-  auto term = [&](Value index, unsigned dim) -> Value {
-    Value wide = arith::IndexCastOp::create(b, b.getI64Type(), index);
-    return arith::MulIOp::create(b, wide, stride(memref, dim));
-  };
-  Value offset = term(batch, isPartial);
   auto add = [&](Value index, unsigned dim) {
-    offset = arith::AddIOp::create(b, offset, term(index, dim));
+    Value wide = arith::IndexCastOp::create(b, b.getI64Type(), index);
+    wide = arith::MulIOp::create(b, wide, stride(memref, dim));
+    offset = offset ? Value(arith::AddIOp::create(b, offset, wide)) : wide;
   };
-  if (isPartial) { // heads times splits
+  if (view.getPartial()) { // heads times splits
     IrInt both(b, head), splits(b, toIndex(b, size(memref, 0)));
     add(remainder(both, splits).get(), 0);
     head = floorDiv(both, splits).get();
@@ -293,8 +318,23 @@ Value Kernel::address(ImplicitLocOpBuilder &b, tile::ViewOp view, Value batch, V
     head = (IrInt(b, head) * group + remainder(packed, group)).get();
     row = floorDiv(packed, group).get();
   }
-  add(head, (isColumn ? 1 : 2) + isPartial);
-  add(row, (isColumn ? 2 : 1) + isPartial);
+  if (view.getLeftpad())
+    row = (IrInt(b, row) + IrInt(b, entry(b, view.getLeftpad(), batch))).get();
+  Value sequence = sequenceOf(b, *this, view, batch);
+  if (Value pages = view.getPageTable()) {
+    auto type = cast<MemRefType>(memref.getType());
+    IrInt slots(b, type.isDynamicDim(rowDim)
+                       ? toIndex(b, size(memref, rowDim))
+                       : arith::ConstantIndexOp::create(b, type.getDimSize(rowDim)).getResult());
+    add(entry(b, pages, sequence, floorDiv(IrInt(b, row), slots).get()), 0);
+    row = remainder(IrInt(b, row), slots).get();
+  } else if (view.hasBatch()) {
+    add(sequence, view.getPartial());
+  }
+  if (view.getCuSeqlens())
+    row = (IrInt(b, row) + IrInt(b, entry(b, view.getCuSeqlens(), sequence))).get();
+  add(head, headDim);
+  add(row, rowDim);
   if (col)
     offset = arith::AddIOp::create(b, offset, arith::IndexCastOp::create(b, b.getI64Type(), col));
   Value base = pointer(memref);
@@ -355,6 +395,8 @@ LLVM::LLVMFuncOp Kernel::finish() {
     }
     if (p.kind == "tensor_map") {
       description.set("rows", b.getI64IntegerAttr(p.detail));
+      if (p.group > 1)
+        description.set("group", b.getI64IntegerAttr(p.group));
       attrs.set("llvm.byval",
                 TypeAttr::get(LLVM::LLVMArrayType::get(b.getI64Type(), 16))); // a CUtensorMap
       attrs.set("llvm.align", b.getI64IntegerAttr(64));

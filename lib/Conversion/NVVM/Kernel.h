@@ -26,10 +26,10 @@ public:
   int64_t warps;       ///< of the instance that multiplies
   bool hasRoles;
   int64_t columns = 0; ///< of the fragments of a kernel that multiplies nothing; else 0
-  int64_t cluster; ///< blocks that share rings
+  int64_t cluster;     ///< blocks that share rings
 
   // Parameters. `memref` is an argument of the kernel.
-  mlir::Value tensorMap(mlir::Value memref, int64_t rows);
+  mlir::Value tensorMap(tile::ViewOp view, int64_t rows); ///< boxes of that many rows
   mlir::Value pointer(mlir::Value memref);
   mlir::Value size(mlir::Value memref, unsigned dim);   ///< i32
   mlir::Value stride(mlir::Value memref, unsigned dim); ///< i64, elements
@@ -40,8 +40,11 @@ public:
   void bindScalars(mlir::RewriterBase &rewriter);
   llvm::ArrayRef<mlir::Value> tensorMaps() const { return maps; }
 
-  /// Rows in use of a sequence of the view, as i32.
-  mlir::Value length(mlir::ImplicitLocOpBuilder &b, tile::ViewOp view);
+  /// An element of a table of sequences, [row] or [row, col], as index.
+  mlir::Value entry(mlir::ImplicitLocOpBuilder &b, mlir::Value table, mlir::Value row,
+                    mlir::Value col = {});
+  /// Rows in use of a sequence of the view, as index.
+  mlir::Value length(mlir::ImplicitLocOpBuilder &b, tile::ViewOp view, mlir::Value batch);
   /// Address of element (batch, head, row, col) of the view; coordinates of type index.
   mlir::Value address(mlir::ImplicitLocOpBuilder &b, tile::ViewOp view, mlir::Value batch,
                       mlir::Value head, mlir::Value row, mlir::Value col);
@@ -49,7 +52,7 @@ public:
   mlir::Value logit(mlir::ImplicitLocOpBuilder &b, mlir::Value sink, mlir::Value head);
 
   /// Elements from one row of the view to the next, i64.
-  mlir::Value rowStride(tile::ViewOp view) { return stride(view.getSource(), 1); }
+  mlir::Value rowStride(tile::ViewOp view) { return stride(view.getSource(), view.rowDim()); }
 
   /// The llvm.func in place of the func.func; all uses of the old arguments must be gone.
   mlir::LLVM::LLVMFuncOp finish();
@@ -64,9 +67,11 @@ private:
     llvm::StringRef kind;
     unsigned arg;
     int64_t detail; ///< dim, or rows of a tensor map
+    int64_t group;  ///< query heads that a tensor map takes for rows
     mlir::Value value;
   };
-  mlir::Value parameter(llvm::StringRef kind, mlir::Value arg, int64_t detail, mlir::Type type);
+  mlir::Value parameter(llvm::StringRef kind, mlir::Value arg, int64_t detail, mlir::Type type,
+                        int64_t group = 1);
 
   unsigned oldArguments = 0;
   llvm::SmallVector<Parameter> parameters;

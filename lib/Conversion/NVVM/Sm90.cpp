@@ -178,6 +178,14 @@ std::string Sm90Emitter::whyNotBuilt(Operation *op) const {
       if (copies && role.getUnits().size() == 1 && role.getInstances() > 1)
         return "a role that copies several times";
     }
+  } else if (auto fill = dyn_cast<tile::FillOp>(op); fill && !gathers) {
+    tile::ViewOp view = viewOf(fill.getView());
+    const int64_t rows = boxRows(ringOf(fill.getRing())), heads = view.getGroup();
+    if (rows % heads)
+      return "copying tiles of " + std::to_string(rows) + " rows that hold " +
+             std::to_string(heads) + " heads of a query by tma";
+    if (view.hasTables())
+      return "copying the rows of tables by tma";
   } else if (auto ring = dyn_cast<tile::RingOp>(op)) {
     if (ring.getType().getShape()[1] > kMaxBoxRows)
       return "a tile of more than " + std::to_string(kMaxBoxRows) + " rows";
@@ -225,7 +233,7 @@ void Sm90Emitter::prologue(B &b) {
     b.setInsertionPointToStart(scf::IfOp::create(b, isFirst).thenBlock());
     kernel.func.walk([&](tile::FillOp op) {
       if (!gathers)
-        kernel.tensorMap(viewOf(op.getView()).getSource(), boxRows(ringOf(op.getRing())));
+        kernel.tensorMap(viewOf(op.getView()), boxRows(ringOf(op.getRing())));
     });
     for (Value map : kernel.tensorMaps())
       NVVM::PrefetchOp::create(b, NVVM::PrefetchCacheLevelAttr(), NVVM::CacheEvictionPriorityAttr(),
@@ -307,7 +315,8 @@ void Sm90Emitter::fill(B &b, tile::FillOp op, tile::FillOp::Adaptor in) {
     return;
   }
   const int64_t cluster = ring.getCluster(), share = boxRows(ring);
-  Value map = kernel.tensorMap(viewOf(op.getView()).getSource(), share);
+  tile::ViewOp view = viewOf(op.getView());
+  Value map = kernel.tensorMap(view, share);
   NVVM::MBarrierArriveExpectTxOp::create(b, Type(), full, i32(b, slotBytes(type)),
                                          NVVM::MemScopeKind::CTA, /*relaxed=*/false, Value());
   Value offset = slotOffset(b, ring, slot.number);
@@ -334,9 +343,12 @@ void Sm90Emitter::fill(B &b, tile::FillOp op, tile::FillOp::Adaptor in) {
               "r,l,r,r,r,r,r,h,~{memory}");
       continue;
     }
+    SmallVector<Value> place{col, row, head, batch};
+    if (int64_t group = view.getGroup(); group > 1) // dimensions d, head of the query, s, h, b
+      place = {col, i32(b, 0), toI32(b, floorDiv(IrInt(b, in.getRow()), group).get()), head, batch};
     NVVM::CpAsyncBulkTensorGlobalToSharedClusterOp::create(
-        b, at, map, ValueRange{col, row, head, batch}, full, ValueRange(), Value(), Value(),
-        NVVM::TMALoadMode::TILE, /*isCTAOnly=*/true, NVVM::CTAGroupKindAttr(), Value());
+        b, at, map, place, full, ValueRange(), Value(), Value(), NVVM::TMALoadMode::TILE,
+        /*isCTAOnly=*/true, NVVM::CTAGroupKindAttr(), Value());
   }
 }
 

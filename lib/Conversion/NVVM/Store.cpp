@@ -52,7 +52,7 @@ void Fragments::storeCells(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in) {
   const int64_t step = isPacked ? 4 : 1, laneCols = isPacked ? 8 : 2;
   int64_t cells = shape[1] / 8, viewCols = view.getView().getType().getShape()[0];
   Value lane = arith::AndIOp::create(b, laneId(b), i32(b, 3));
-  Value length = toIndex(b, kernel.length(b, view));
+  Value length = kernel.length(b, view, in.getBatch());
   int64_t slots = 2 * groupsOf(shape[0]);
   for (int64_t slot = 0; slot < slots; ++slot) {
     SmallVector<int32_t> mine; // of this row, cell by cell
@@ -97,7 +97,7 @@ void Fragments::storeCells(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in) {
 void Fragments::storeColumn(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in) {
   Value value = in.getValue();
   tile::ViewOp view = viewOf(op.getView());
-  Value length = toIndex(b, kernel.length(b, view));
+  Value length = kernel.length(b, view, in.getBatch());
   Value isFirst = arith::CmpIOp::create(b, arith::CmpIPredicate::eq,
                                         arith::AndIOp::create(b, laneId(b), i32(b, 3)), i32(b, 0));
   auto inQuad = scf::IfOp::create(b, isFirst);
@@ -126,7 +126,7 @@ Value Fragments::load(B &b, tile::LoadOp op, tile::LoadOp::Adaptor in) {
   const bool isColumn = type.getShape()[1] == 1;
   auto [row, col] = dealt(b);
   IrInt global = IrInt(b, in.getRow()) + IrInt(b, row),
-        length(b, toIndex(b, kernel.length(b, view)));
+        length(b, kernel.length(b, view, in.getBatch()));
   // A row past the end reads the last one: no branch keeps loads apart. Without rows there is no
   // work.
   Value at = kernel.address(b, view, in.getBatch(), in.getHead(), min(global, length - 1).get(),
@@ -143,7 +143,7 @@ void Fragments::storeDealt(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in) {
   const bool isColumn = shape[1] == 1;
   auto [row, col] = dealt(b);
   IrInt global = IrInt(b, in.getRow()) + IrInt(b, row),
-        length(b, toIndex(b, kernel.length(b, view)));
+        length(b, kernel.length(b, view, in.getBatch()));
   Value mine = arith::AndIOp::create(b, lessThan(global, length).get(),
                                      lessThan(IrInt(b, row), shape[0]).get());
   if (isColumn)

@@ -242,7 +242,7 @@ LogicalResult expandStructure(Kernel &kernel, TileEmitter &emitter) {
       expandRange(rewriter, range);
     } else if (auto length = dyn_cast<tile::LengthOp>(op)) {
       B b(op->getLoc(), rewriter);
-      rewriter.replaceOp(op, toIndex(b, kernel.length(b, viewOf(length.getView()))));
+      rewriter.replaceOp(op, kernel.length(b, viewOf(length.getView()), length.getBatch()));
     } else if (auto load = dyn_cast<memref::LoadOp>(op)) {
       B b(op->getLoc(), rewriter);
       rewriter.replaceOp(op, kernel.logit(b, load.getMemRef(), load.getIndices().front()));

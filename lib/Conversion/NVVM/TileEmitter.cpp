@@ -11,10 +11,7 @@ static bool isWide(Type element) {
 }
 
 std::string TileEmitter::whyNotBuilt(Operation *op) const {
-  if (auto view = dyn_cast<tile::ViewOp>(op)) {
-    if (view.getGroup() > 1)
-      return "packing query heads into one tile";
-  } else if (auto ring = dyn_cast<tile::RingOp>(op)) {
+  if (auto ring = dyn_cast<tile::RingOp>(op)) {
     if (isWide(ring.getType().getElementType()))
       return "a ring of other than 16-bit elements";
   } else if (isa<tile::LoadOp>(op)) {
