@@ -383,7 +383,8 @@ Outcome Loaded::launch(size_t number, const Operands &operands, const Launch &la
   if (launch.blocks > std::numeric_limits<int>::max())
     return invalid("the problem has " + std::to_string(launch.blocks) +
                    " tiles, more than one launch holds; split the batch");
-  for (Operand operand : {Operand::q, Operand::k, Operand::v, Operand::o}) {
+  for (Operand operand :
+       {Operand::q, Operand::k, Operand::v, Operand::o, Operand::kNew, Operand::vNew}) {
     const FlashTensor *t = operands[operand];
     if (!t || isEmpty(*t))
       continue;

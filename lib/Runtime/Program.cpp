@@ -627,7 +627,7 @@ Or<int64_t> Program::workspaceBytes(const Operands &operands, const FlashScalars
   if (auto *failure = std::get_if<Failure>(&sizes))
     return *failure;
   const schedule::Problem &p = std::get<schedule::Problem>(sizes);
-  return isEmpty(p) ? 0 : partsOf(request, operands, p).bytes;
+  return partsOf(request, operands, p).bytes;
 }
 
 Outcome Program::launch(const Operands &given, FlashScalars scalars, int device, void *stream) {
@@ -635,21 +635,21 @@ Outcome Program::launch(const Operands &given, FlashScalars scalars, int device,
   if (auto *failure = std::get_if<Failure>(&sizes))
     return *failure;
   const schedule::Problem &p = std::get<schedule::Problem>(sizes);
-  if (isEmpty(p))
+  if (p.append ? p.batch == 0 : isEmpty(p))
     return {};
   Operands operands = given;
   Parts parts = partsOf(request, operands, p);
+  const FlashTensor *space = operands[Operand::workspace];
   if (parts.bytes > 0) {
-    const FlashTensor *space = operands[Operand::workspace];
     const int64_t align = 16;
     if (!space || space->rank != 1 || space->size[0] * int64_t(sizeof(float)) < parts.bytes ||
         !space->data || reinterpret_cast<uintptr_t>(space->data) % align)
       return invalid("expected a workspace of " + std::to_string(parts.bytes / sizeof(float)) +
                      " f32 at a multiple of " + std::to_string(align) +
                      " bytes, as flash_workspace says");
-    for (auto &[operand, tensor] : parts.placed(space->data))
-      operands[operand] = &tensor;
   }
+  for (auto &[operand, tensor] : parts.placed(parts.bytes > 0 ? space->data : nullptr))
+    operands[operand] = &tensor;
   const int64_t section = sectionOf(request, p);
   for (size_t i = 0; i < kernels.size(); ++i) {
     int64_t blocks = 0;
@@ -657,9 +657,16 @@ Outcome Program::launch(const Operands &given, FlashScalars scalars, int device,
       const FlashTensor &o = *operands[Operand::o];
       blocks = schedule::ceilDiv(o.size[o.rank - 3], schedule::combineRows(p.headSizeV)) * p.heads *
                (p.packedQ ? 1 : p.batch);
+    } else if (kernels[i].op == "append") { // rows of k_new, and of q where it is turned
+      const int64_t fresh = operands[Operand::kNew]->size[1];
+      blocks = schedule::ceilDiv(p.rotary > 0 ? std::max(fresh, p.lenQ) : fresh,
+                                 schedule::combineRows(std::max(p.headSize, p.headSizeV))) *
+               (p.rotary > 0 ? std::max(p.heads, p.kvHeads) : p.kvHeads) * p.batch;
     } else {
       blocks = schedule::gridOf(request.plan, p);
     }
+    if (blocks == 0)
+      continue;
     if (Outcome failure = loaded->launch(i, operands, {blocks, section, scalars, device, stream}))
       return failure;
   }

@@ -262,9 +262,6 @@ std::variant<Plan, Refusal> makePlan(const Problem &problem, const PlanOverrides
     return Refusal{Refusal::invalid, *sentence};
   if (problem.element == ElementType::f8)
     return Refusal{Refusal::notBuilt, "f8e4m3 is not built; use f16 or bf16"};
-  if (problem.append && problem.target != Target::cpu)
-    return Refusal{Refusal::notBuilt, "appended keys and values (k_new, v_new) are not built for " +
-                                          std::string(targetName(problem.target)) + "; use cpu"};
 
   Plan plan;
   chooseMask(plan, problem);

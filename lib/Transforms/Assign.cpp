@@ -188,6 +188,17 @@ FailureOr<int64_t> dealColumns(func::FuncOp kernel, const Machine &machine) {
 // Shared memory
 //===----------------------------------------------------------------------===//
 
+/// Of what threads pass each other to rotate rows: each its columns in f32, and as much again as
+/// the last row may lack.
+int64_t passedBytes(func::FuncOp kernel, int64_t threads) {
+  int64_t bytes = 0;
+  kernel.walk([&](RotateOp op) {
+    const int64_t cols = op.getValue().getType().getShape()[1];
+    bytes = std::max<int64_t>(bytes, (threads * schedule::combineColumns + cols) * sizeof(float));
+  });
+  return bytes;
+}
+
 /// Writes each ring's place; gives the bytes of a block.
 FailureOr<int64_t> placeRings(func::FuncOp kernel, const Machine &machine) {
   SmallVector<RingOp> rings(kernel.getBody().getOps<RingOp>());
@@ -257,7 +268,8 @@ struct Assign : flash::impl::FlashTileAssignBase<Assign> {
       if (failed(bytes) || failed(threads) || failed(placeTurns(kernel, machine)))
         return signalPassFailure();
       Builder b(&getContext());
-      kernel->setAttr("flash.shared_bytes", b.getI64IntegerAttr(*bytes));
+      kernel->setAttr("flash.shared_bytes",
+                      b.getI64IntegerAttr(*bytes + passedBytes(kernel, *threads)));
       kernel->setAttr("flash.threads", b.getI64IntegerAttr(*threads));
     });
   }

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #include "flash/Passes.h"
 #include "flash/Planning.h"
+#include "flash/Schedule/Splits.h"
 #include "mlir/IR/Builders.h"
 
 namespace flash {
@@ -19,7 +20,7 @@ using namespace flash;
 namespace {
 /// Rows of a tile of flash.combine on a CPU where no attention says how many.
 constexpr int64_t combineRows = 64;
-/// And of flash.append: few rows are new.
+/// And of flash.append on a CPU: few rows are new.
 constexpr int64_t appendRows = 16;
 
 LogicalResult selectTile(AttentionOp op) {
@@ -66,17 +67,19 @@ LogicalResult selectTile(AttentionOp op) {
 }
 
 LogicalResult selectTile(CombineOp op) {
-  ArrayAttr tile =
-      combineTile(*op.getTarget(), op.getOutputType().getShape().back(), combineRows);
+  ArrayAttr tile = combineTile(*op.getTarget(), op.getOutputType().getShape().back(), combineRows);
   op.setPlanAttr(filled(op.getPlanAttr(), "tile", tile));
   return success();
 }
 /// Rows by 1.
 LogicalResult selectTile(AppendOp op) {
-  if (op.getTarget()->target() != schedule::Target::cpu)
-    return op.emitOpError() << "is not built for " << op.getTarget()->getName() << "; use cpu";
+  auto columns = [](Value x) { return cast<MemRefType>(x.getType()).getShape().back(); };
+  const int64_t rows =
+      op.getTarget()->target() == schedule::Target::cpu
+          ? appendRows
+          : schedule::combineRows(std::max(columns(op.getKNew()), columns(op.getVNew())));
   Builder builder(op.getContext());
-  PlanAttr plan = filled(op.getPlanAttr(), "tile", pairOf(builder, appendRows, 1));
+  PlanAttr plan = filled(op.getPlanAttr(), "tile", pairOf(builder, rows, 1));
   if (plan.getInt("tile", 1) != 1)
     return op.emitOpError() << "expected a tile of rows by 1, it has " << *plan.getInt("tile", 1)
                             << " columns";

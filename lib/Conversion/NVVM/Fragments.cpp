@@ -73,10 +73,12 @@ LogicalResult Fragments::check() {
         return;
       bool isPacked = element.isF16() || element.isBF16();
       if (kernel.columns) {
-        const bool fits = shape[1] == 1 || shape[1] == kernel.columns;
+        const bool fits = shape[1] == 1 ||
+                          (shape[1] <= kernel.columns && shape[1] % schedule::combineColumns == 0);
         if (!fits || !(element.isF32() || (isPacked && shape[1] > 1))) {
-          op->emitError() << "expected 1 or " << kernel.columns
-                          << " columns of f32 or packed f16 or bf16, got " << type;
+          op->emitError() << "expected 1 or up to " << kernel.columns << " columns, a multiple of "
+                          << schedule::combineColumns << ", of f32 or packed f16 or bf16, got "
+                          << type;
           ok = false;
         }
       } else if (shape[0] % (16 * kernel.warps) || (shape[1] != 1 && shape[1] % 8) ||
@@ -84,7 +86,8 @@ LogicalResult Fragments::check() {
         op->emitError() << "expected rows in 16 a warp (" << kernel.warps
                         << " warps), columns in 8 and f32 or packed f16 or bf16, got " << type;
         ok = false;
-      } else if (isPacked && !isa<tile::ReadOp, tile::CastOp, tile::MmaOp, tile::StoreOp>(op) &&
+      } else if (isPacked && !kernel.columns &&
+                 !isa<tile::ReadOp, tile::CastOp, tile::MmaOp, tile::StoreOp>(op) &&
                  op->getDialect()->getNamespace() == tile::TileDialect::getDialectNamespace()) {
         op->emitError() << "packed fragments are only read, cast, multiplied and stored, got "
                         << type;

@@ -59,6 +59,8 @@ public:
   void store(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in);
   /// Rows of a kernel that multiplies nothing.
   mlir::Value load(B &b, tile::LoadOp op, tile::LoadOp::Adaptor in);
+  /// In such a kernel, whose shared memory has room for a fragment.
+  mlir::Value rotate(B &b, tile::RotateOp op, tile::RotateOp::Adaptor in);
 
 private:
   /// Row within the instance's fragment of entry `slot` of a column, as index.
@@ -72,8 +74,9 @@ private:
   void storeCells(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in);
   void storeColumn(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in);
   void storeDealt(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in);
-  /// Row and first column of what this thread has of a kernel that multiplies nothing, as index.
-  std::pair<mlir::Value, mlir::Value> dealt(B &b);
+  /// Row and first column of what this thread has of a fragment of a kernel that multiplies
+  /// nothing, as index.
+  std::pair<mlir::Value, mlir::Value> dealt(B &b, tile::FragType type);
 
   Kernel &kernel;
 };

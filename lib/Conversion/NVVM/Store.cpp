@@ -9,6 +9,7 @@
 #include "flash/Conversion/IrInt.h"
 #include "flash/Schedule/Splits.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
 using namespace mlir;
@@ -114,8 +115,9 @@ void Fragments::storeColumn(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in) {
   }
 }
 
-std::pair<Value, Value> Fragments::dealt(B &b) {
-  const int64_t aRow = kernel.columns / schedule::combineColumns;
+std::pair<Value, Value> Fragments::dealt(B &b, tile::FragType type) {
+  const int64_t cols = type.getShape()[1] == 1 ? kernel.columns : type.getShape()[1];
+  const int64_t aRow = cols / schedule::combineColumns;
   IrInt thread(b, toIndex(b, threadId(b)));
   return {floorDiv(thread, aRow).get(), (remainder(thread, aRow) * schedule::combineColumns).get()};
 }
@@ -124,24 +126,97 @@ Value Fragments::load(B &b, tile::LoadOp op, tile::LoadOp::Adaptor in) {
   tile::ViewOp view = viewOf(op.getView());
   tile::FragType type = op.getResult().getType();
   const bool isColumn = type.getShape()[1] == 1;
-  auto [row, col] = dealt(b);
+  auto [row, col] = dealt(b, type);
   IrInt global = IrInt(b, in.getRow()) + IrInt(b, row),
         length(b, kernel.length(b, view, in.getBatch()));
-  // A row past the end reads the last one: no branch keeps loads apart. Without rows there is no
-  // work.
-  Value at = kernel.address(b, view, in.getBatch(), in.getHead(), min(global, length - 1).get(),
-                            isColumn ? Value() : col);
   VectorType vector = typeOf(type.getShape(), type.getElementType());
-  Value value = LLVM::LoadOp::create(b, vector, at, vector.getNumElements() * sizeof(float));
-  Value isRow = lessThan(global, length).get();
-  return arith::SelectOp::create(b, isRow, value, LLVM::ZeroOp::create(b, vector).getResult());
+  Value isRow = lessThan(global, length).get(), zero = LLVM::ZeroOp::create(b, vector);
+  auto loaded = [&](Value row) -> Value {
+    Value at = kernel.address(b, view, in.getBatch(), in.getHead(), row, isColumn ? Value() : col);
+    const int64_t bytes =
+        vector.getNumElements() * vector.getElementTypeBitWidth() / 8; // of a thread
+    return LLVM::LoadOp::create(b, vector, at, bytes);
+  };
+  // Parts are there for every row of work: one past the end reads the last one, for no branch keeps
+  // loads apart then.
+  if (view.getPartial())
+    return arith::SelectOp::create(b, isRow, loaded(min(global, length - 1).get()), zero);
+  auto branch = scf::IfOp::create(b, vector, isRow, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.elseBlock());
+  scf::YieldOp::create(b, zero);
+  b.setInsertionPointToStart(branch.thenBlock());
+  scf::YieldOp::create(b, loaded(global.get()));
+  return branch.getResult(0);
+}
+
+/// The other column of a pair is another thread's: all pass theirs through shared memory.
+Value Fragments::rotate(B &b, tile::RotateOp op, tile::RotateOp::Adaptor in) {
+  constexpr int64_t columns = schedule::combineColumns;
+  tile::FragType type = op.getValue().getType();
+  Type element = type.getElementType(), f32 = b.getF32Type();
+  auto own = VectorType::get({columns}, f32), narrow = VectorType::get({columns}, element);
+  Value value = in.getValue();
+  if (!element.isF32())
+    value = arith::ExtFOp::create(b, own, LLVM::BitcastOp::create(b, narrow, value).getResult());
+  NVVM::Barrier0Op::create(b); // who still reads what was passed before
+  Value mine = arith::MulIOp::create(b, threadId(b), i32(b, columns * sizeof(float)));
+  LLVM::StoreOp::create(b, value, kernel.shared(b, mine), /*alignment=*/16);
+  NVVM::Barrier0Op::create(b);
+
+  auto [row, col] = dealt(b, type);
+  const int64_t pairs = cast<MemRefType>(op.getCos().getType()).getDimSize(1);
+  IrInt position(b, in.getPosition());
+  if (!op.getFixed())
+    position = position + IrInt(b, row);
+  Value isKnown = lessThan(position, IrInt(b, toIndex(b, kernel.size(op.getCos(), 0)))).get();
+  for (int64_t i = 0; i < columns; ++i) {
+    IrInt at = IrInt(b, col) + i, pair = floorDiv(at, 2), other = at + (i % 2 ? -1 : 1);
+    auto isFirst = lessThan(constant(at, i % 2), 1); // of its pair
+    if (!op.getInterleaved()) {
+      isFirst = lessThan(at, pairs);
+      pair = select(isFirst, at, at - pairs);
+      other = select(isFirst, at + pairs, at - pairs);
+    }
+    Value turns = arith::AndIOp::create(b, isKnown, lessThan(at, 2 * pairs).get());
+    Value x = LLVM::ExtractElementOp::create(b, value, i32(b, i));
+    auto branch = scf::IfOp::create(b, f32, turns, /*withElseRegion=*/true);
+    {
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPointToStart(branch.elseBlock());
+      scf::YieldOp::create(b, x);
+      b.setInsertionPointToStart(branch.thenBlock());
+      auto angle = [&](Value table) -> Value {
+        Value offset = arith::IndexCastOp::create(b, b.getI64Type(), position.get());
+        offset = arith::MulIOp::create(b, offset, kernel.stride(table, 0));
+        offset = arith::AddIOp::create(b, offset,
+                                       arith::IndexCastOp::create(b, b.getI64Type(), pair.get()));
+        Value base = kernel.pointer(table);
+        Value read = LLVM::LoadOp::create(
+            b, element, LLVM::GEPOp::create(b, base.getType(), element, base, ValueRange{offset}));
+        return element.isF32() ? read : arith::ExtFOp::create(b, f32, read).getResult();
+      };
+      IrInt place = (IrInt(b, row) * type.getShape()[1] + other) * int64_t(sizeof(float));
+      Value y = LLVM::LoadOp::create(b, f32, kernel.shared(b, toI32(b, place.get())));
+      Value sine = angle(op.getSin());
+      sine = arith::SelectOp::create(b, isFirst.get(), arith::NegFOp::create(b, sine), sine);
+      Value turned = arith::AddFOp::create(b, arith::MulFOp::create(b, x, angle(op.getCos())),
+                                           arith::MulFOp::create(b, y, sine));
+      scf::YieldOp::create(b, turned);
+    }
+    value = LLVM::InsertElementOp::create(b, value, branch.getResult(0), i32(b, i));
+  }
+  if (element.isF32())
+    return value;
+  return LLVM::BitcastOp::create(b, in.getValue().getType(),
+                                 arith::TruncFOp::create(b, narrow, value).getResult());
 }
 
 void Fragments::storeDealt(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in) {
   tile::ViewOp view = viewOf(op.getView());
   ArrayRef<int64_t> shape = op.getValue().getType().getShape();
   const bool isColumn = shape[1] == 1;
-  auto [row, col] = dealt(b);
+  auto [row, col] = dealt(b, op.getValue().getType());
   IrInt global = IrInt(b, in.getRow()) + IrInt(b, row),
         length(b, kernel.length(b, view, in.getBatch()));
   Value mine = arith::AndIOp::create(b, lessThan(global, length).get(),

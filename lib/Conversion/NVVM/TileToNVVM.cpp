@@ -169,6 +169,9 @@ void addPatterns(RewritePatternSet &patterns, const TypeConverter &types, Machin
     Fragments::Final result = m.fragments.finalize(b, op, in);
     return {result.o, result.lse};
   });
+  add(+[](Machine &m, B &b, tile::RotateOp op, tile::RotateOp::Adaptor in) -> Values {
+    return {m.fragments.rotate(b, op, in)};
+  });
   add(+[](Machine &m, B &b, tile::LoadOp op, tile::LoadOp::Adaptor in) -> Values {
     return {m.fragments.load(b, op, in)};
   });

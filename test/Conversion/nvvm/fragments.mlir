@@ -166,3 +166,22 @@ func.func @dealt(%m: memref<?x?x?x64xf32, strided<[?, ?, ?, 1], offset: ?>> {fla
   flash_tile.store %y -> %lv[%c0, %c0, %c0] : <2x1xf32> -> <1xf32>
   return
 }
+
+// A pair's other column comes through shared memory; columns past the pairs and rows without an angle stay.
+// CHECK-LABEL: llvm.func @rotate(
+// CHECK-SAME:    {arg = "rotary_cos", dim = 0 : i64, kind = "size"}
+// CHECK:         nvvm.barrier0
+// CHECK:         llvm.store %{{.*}} {alignment = 16 : i64} : vector<4xf32>, !llvm.ptr<3>
+// CHECK:         nvvm.barrier0
+// CHECK-COUNT-4: scf.if
+// CHECK:         arith.truncf %{{.*}} : vector<4xf32> to vector<4xbf16>
+func.func @rotate(%m: !o {flash.arg = "q"}, %c: memref<?x16xbf16, strided<[?, 1], offset: ?>> {flash.arg = "rotary_cos"},
+    %s: memref<?x16xbf16, strided<[?, 1], offset: ?>> {flash.arg = "rotary_sin"}, %p: index {flash.arg = "m0"})
+    attributes {flash.kernel, flash.target = #flash.target<"sm_90a">, flash.threads = 32 : i64, flash.shared_bytes = 1024 : i64, flash.columns = 64 : i64} {
+  %c0 = arith.constant 0 : index
+  %v = flash_tile.view %m : !o -> <64xbf16>
+  %x = flash_tile.load %v[%c0, %c0, %c0] : <64xbf16> -> <2x64xbf16>
+  %y = flash_tile.rotate %x by(%c, %s : memref<?x16xbf16, strided<[?, 1], offset: ?>>) at %p : <2x64xbf16>
+  flash_tile.store %y -> %v[%c0, %c0, %c0] : <2x64xbf16> -> <64xbf16>
+  return
+}

@@ -38,3 +38,27 @@ func.func @gather(%k: !m {flash.arg = "k"}, %lse: memref<?x?x?xf32> {flash.arg =
   flash_tile.store %mn -> %lv[%c0, %c0, %n] : <64x1xf32> -> <1xf32>
   return
 }
+
+// Pages are looked up for each row, the last one in use for rows past it: their pages need not be in the table.
+// CHECK-LABEL: llvm.func @pages(
+// CHECK:         %[[LENGTH:.*]] = arith.index_cast %{{.*}} : i32 to index
+// CHECK:         %[[LAST:.*]] = arith.subi %{{.*}}, %c1
+// CHECK:         arith.minsi %{{.*}}, %[[LAST]]
+// CHECK:         %[[PAGE:.*]] = arith.divui %{{.*}}, %c16
+// CHECK:         llvm.load %{{.*}} : !llvm.ptr<1> -> i32
+// CHECK:         %[[SLOT:.*]] = arith.remui %{{.*}}, %c16
+// CHECK:         llvm.inline_asm {{.*}}"cp.async.cg.shared.global [$0+0], [$1+0], 16, $2;"
+// CHECK:         arith.divui
+// CHECK:         llvm.load %{{.*}} : !llvm.ptr<1> -> i32
+// CHECK:         llvm.inline_asm {{.*}}"cp.async.cg.shared.global [$0+2048], [$1+0], 16, $2;"
+func.func @pages(%k: memref<?x16x?x64xbf16, strided<[?, ?, ?, 1], offset: ?>> {flash.arg = "k"}, %used: memref<?xi32> {flash.arg = "seqused_k"},
+    %table: memref<?x?xi32, strided<[?, 1], offset: ?>> {flash.arg = "page_table"}, %n: index {flash.arg = "n"})
+    attributes {flash.kernel, flash.target = #flash.target<"sm_90a">, flash.plan = #flash.plan<transfer = "gather">,
+                flash.threads = 128 : i64, flash.shared_bytes = 16400 : i64} {
+  %c0 = arith.constant 0 : index
+  %kv = flash_tile.view %k seqused(%used : memref<?xi32>) page_table(%table : memref<?x?xi32, strided<[?, 1], offset: ?>>)
+      : memref<?x16x?x64xbf16, strided<[?, ?, ?, 1], offset: ?>> -> <64xbf16>
+  %r = flash_tile.ring "k" {offset = 0 : i64, barriers = 8192 : i64} : <1x32x64xbf16>
+  flash_tile.fill %kv[%c0, %c0, %n] -> %r[%c0] : <64xbf16> -> <1x32x64xbf16>
+  return
+}
