@@ -89,10 +89,14 @@ Reason findRanges(ForWorkOp work, Shared &shared) {
   }
   SmallVector<Value> open{m};
   while (!open.empty())
-    for (Operation *user : open.pop_back_val().getUsers()) {
+    for (OpOperand &use : open.pop_back_val().getUses()) {
+      Operation *user = use.getOwner();
       auto fill = dyn_cast<FillOp>(user);
-      if (llvm::is_contained(shared.ranges, user))
+      auto range = dyn_cast<BlockRangeOp>(user);
+      if (range && use.get() == range.getRow0() && llvm::is_contained(shared.ranges, range))
         continue;
+      if (range) // a length that follows from m
+        return "which keys are fetched follows from a tile's number";
       if (user->getNumRegions() || user->hasTrait<OpTrait::IsTerminator>() ||
           (fill && shared.rings.contains(fill.getRing())) ||
           (isa<WaitOp, ReleaseOp>(user) && shared.rings.contains(user->getOperand(0))))

@@ -23,7 +23,9 @@ std::string Problem::describe() const {
                                  << std::string(schedule::maskName(mask.kind)) << " " << mask.left
                                  << "," << mask.right << " chunk " << mask.chunk << " sinks "
                                  << mask.sinkTokens << " cap " << softcap << " sink " << sink
-                                 << " seed " << seed;
+                                 << " seed " << seed << " rows " << int(rows);
+  for (size_t b = 0; b < usedQ.size(); ++b)
+    text += " " + std::to_string(usedQ[b]) + "/" + std::to_string(usedK[b]);
   return text;
 }
 
@@ -99,11 +101,19 @@ Outputs flash::test::expected(const Problem &p, Inputs &in) {
   for (int64_t b = 0; b < p.batch; ++b)
     for (int64_t h = 0; h < p.heads; ++h)
       for (int64_t i = 0; i < p.lenQ; ++i) {
+        const int64_t lenQ = p.queries(b), lenK = p.keys(b);
         int64_t kvHead = h / (p.heads / p.kvHeads);
         auto rowQ = ((b * p.lenQ + i) * p.heads + h);
-        auto seen = schedule::rowInterval<int64_t>(p.mask, i, p.lenQ, p.lenK);
+        auto lseAt = (b * p.heads + h) * p.lenQ + i;
+        if (i >= lenQ) {
+          for (int64_t c = 0; c < p.dv; ++c)
+            out.o.set(rowQ * p.dv + c, 0);
+          out.lse.set(lseAt, 0);
+          continue;
+        }
+        auto seen = schedule::rowInterval<int64_t>(p.mask, i, lenQ, lenK);
         double top = p.sink ? in.sink.get(h) : -std::numeric_limits<double>::infinity();
-        for (int64_t j = 0; j < p.lenK; ++j) {
+        for (int64_t j = 0; j < lenK; ++j) {
           bool visible = (seen.lo <= j && j < seen.hi) || j < seen.sinkEnd;
           s[j] = -std::numeric_limits<double>::infinity();
           if (!visible)
@@ -120,7 +130,7 @@ Outputs flash::test::expected(const Problem &p, Inputs &in) {
         bool empty = std::isinf(top);
         double sum = p.sink ? std::exp(in.sink.get(h) - top) : 0;
         std::fill(o.begin(), o.end(), 0);
-        for (int64_t j = 0; j < p.lenK && !empty; ++j) {
+        for (int64_t j = 0; j < lenK && !empty; ++j) {
           double weight = std::exp(s[j] - top);
           sum += weight;
           for (int64_t c = 0; c < p.dv; ++c)
@@ -128,7 +138,7 @@ Outputs flash::test::expected(const Problem &p, Inputs &in) {
         }
         for (int64_t c = 0; c < p.dv; ++c)
           out.o.set(rowQ * p.dv + c, empty ? 0 : o[c] / sum);
-        out.lse.set((b * p.heads + h) * p.lenQ + i, empty ? top : top + std::log(sum));
+        out.lse.set(lseAt, empty ? top : top + std::log(sum));
       }
   return out;
 }
@@ -170,15 +180,29 @@ std::string flash::test::opText(const Problem &p, const std::string &plan) {
   llvm::raw_string_ostream os(text);
   auto tensor = [&](const std::string &sizes) { return "tensor<" + sizes + "x" + p.element + ">"; };
   auto n = [](int64_t value) { return std::to_string(value); };
-  std::string q = tensor("?x?x" + n(p.heads) + "x" + n(p.d)),
-              k = tensor("?x?x" + n(p.kvHeads) + "x" + n(p.d)),
-              v = tensor("?x?x" + n(p.kvHeads) + "x" + n(p.dv)),
-              o = tensor("?x?x" + n(p.heads) + "x" + n(p.dv)),
-              lse = "tensor<?x" + n(p.heads) + "x?xf32>";
+  const bool packed = p.rows == Problem::packed;
+  const std::string rows = packed ? "?x" : "?x?x", before = packed ? "" : "?x";
+  std::string q = tensor(rows + n(p.heads) + "x" + n(p.d)),
+              k = tensor(rows + n(p.kvHeads) + "x" + n(p.d)),
+              v = tensor(rows + n(p.kvHeads) + "x" + n(p.dv)),
+              o = tensor(rows + n(p.heads) + "x" + n(p.dv)),
+              lse = "tensor<" + before + n(p.heads) + "x?xf32>";
+  const std::string table = "tensor<?xi32>", pages = "tensor<?x?xi32>";
+  std::string arguments, clauses;
+  if (packed) {
+    arguments = ", %cu_q: " + table + ", %cu_k: " + table + ", %most: index";
+    clauses = " cu_seqlens_q(%cu_q : " + table +
+              ") max_seqlen_q %most cu_seqlens_k(%cu_k : " + table + ")";
+  } else if (p.rows == Problem::paged) {
+    arguments =
+        ", %used_q: " + table + ", %used_k: " + table + ", %pages: " + pages + ", %pad: " + table;
+    clauses = " seqused_q(%used_q : " + table + ") seqused_k(%used_k : " + table +
+              ") page_table(%pages : " + pages + ") leftpad_k(%pad : " + table + ")";
+  }
   std::string sink = "tensor<" + n(p.heads) + "xf32>";
   os << "func.func @f(%q: " << q << ", %k: " << k << ", %v: " << v << ", %scale: f32"
-     << (p.sink ? ", %sink: " + sink : "") << (p.softcap ? ", %cap: f32" : "") << ") -> (" << o
-     << ", " << lse << ") {\n";
+     << (p.sink ? ", %sink: " + sink : "") << (p.softcap ? ", %cap: f32" : "") << arguments
+     << ") -> (" << o << ", " << lse << ") {\n";
   std::string mask = std::string(schedule::maskName(p.mask.kind));
   for (auto [name, value] : {std::pair("left", p.mask.left), std::pair("right", p.mask.right)})
     if (p.mask.kind == schedule::MaskKind::local && value >= 0)
@@ -189,14 +213,15 @@ std::string flash::test::opText(const Problem &p, const std::string &plan) {
     mask += ", sink_tokens = " + n(p.mask.sinkTokens);
   std::string head = "flash.attention %q, %k, %v" +
                      std::string(p.sink && p.splits == 1 ? " sink(%sink : " + sink + ")" : "") +
-                     " scale %scale" + (p.softcap ? " softcap %cap" : "") + " by #flash.mask<" +
-                     mask + "> {target = #flash.target<\"cpu\">, plan = #flash.plan<" + plan +
+                     " scale %scale" + (p.softcap ? " softcap %cap" : "") + clauses +
+                     " by #flash.mask<" + mask +
+                     "> {target = #flash.target<\"cpu\">, plan = #flash.plan<" + plan +
                      ">} : " + q + ", " + k + ", " + v + " -> ";
   if (p.splits == 1) {
     os << "  %o, %lse = " << head << o << ", " << lse << "\n";
   } else {
-    std::string parts = "tensor<" + n(p.splits) + "x?x?x" + n(p.heads) + "x" + n(p.dv) + "xf32>",
-                logs = "tensor<" + n(p.splits) + "x?x" + n(p.heads) + "x?xf32>";
+    std::string parts = "tensor<" + n(p.splits) + "x" + rows + n(p.heads) + "x" + n(p.dv) + "xf32>",
+                logs = "tensor<" + n(p.splits) + "x" + before + n(p.heads) + "x?xf32>";
     os << "  %op, %lp = " << head << parts << ", " << logs
        << "\n  %o, %lse = flash.combine %op, %lp {target = "
        << "#flash.target<\"cpu\">, plan = #flash.plan<tile = [4, 1]>} : " << parts << ", " << logs
@@ -231,20 +256,130 @@ flash::test::compile(mlir::MLIRContext &context, const std::string &text,
   return std::move(module);
 }
 
+namespace {
+
+/// The tensors of a call as its problem has them in memory; NaN wherever no row lies.
+class Memory {
+public:
+  Memory(const Problem &p, Inputs &in)
+      : p(p), packed(p.rows == Problem::packed), q(place(in.q, p.heads, p.d, false)),
+        k(place(in.k, p.kvHeads, p.d, true)), v(place(in.v, p.kvHeads, p.dv, true)),
+        o(p.element, shape({}, p.heads, p.dv)), lse("f32", statistics({})),
+        parts("f32", shape({p.splits}, p.heads, p.dv)), logs("f32", statistics({p.splits})) {}
+
+  std::vector<Argument> arguments() {
+    std::vector<Argument> all = {{"q", q.tensor()},
+                                 {"k", k.tensor()},
+                                 {"v", v.tensor()},
+                                 {"o", o.tensor()},
+                                 {"lse", lse.tensor()},
+                                 {"o_partial", parts.tensor()},
+                                 {"lse_partial", logs.tensor()},
+                                 {"max_seqlen_q", p.lenQ}};
+    auto add = [&](const char *name, std::vector<int32_t> &table, std::vector<int64_t> sizes) {
+      Tensor t{table.data(), {sizes.begin(), sizes.end()}, {1}};
+      if (sizes.size() > 1)
+        t.strides = {sizes[1], 1};
+      all.push_back({name, std::move(t)});
+    };
+    add("cu_seqlens_q", endsQ, {p.batch + 1}), add("cu_seqlens_k", endsK, {p.batch + 1});
+    add("seqused_q", usedQ, {p.batch}), add("seqused_k", usedK, {p.batch});
+    add("page_table", table, {p.batch, perSequence()}), add("leftpad_k", pad, {p.batch});
+    return all;
+  }
+
+  Outputs outputs() {
+    Outputs out = emptyOutputs(p);
+    for (int64_t b = 0; b < p.batch; ++b)
+      for (int64_t i = 0; i < p.lenQ; ++i)
+        for (int64_t h = 0; h < p.heads; ++h) {
+          const bool inside = i < p.queries(b);
+          const int64_t row = packed ? endsQ[b] + i : b * p.lenQ + i;
+          const int64_t log = packed ? h * total(endsQ) + row : (b * p.heads + h) * p.lenQ + i;
+          out.lse.set((b * p.heads + h) * p.lenQ + i, inside ? lse.get(log) : 0);
+          for (int64_t c = 0; c < p.dv; ++c)
+            out.o.set(((b * p.lenQ + i) * p.heads + h) * p.dv + c,
+                      inside ? o.get((row * p.heads + h) * p.dv + c) : 0);
+        }
+    return out;
+  }
+
+private:
+  static constexpr int64_t pageSize = 4, behind = 3; ///< rows of no sequence
+  int64_t perSequence() const { return (p.lenK + p.batch) / pageSize + 1; }
+  int64_t total(const std::vector<int32_t> &ends) const { return ends.back() + behind; }
+
+  std::vector<int64_t> shape(std::vector<int64_t> sizes, int64_t heads, int64_t columns) const {
+    if (packed)
+      sizes.push_back(total(endsQ));
+    else
+      sizes.insert(sizes.end(), {p.batch, p.lenQ});
+    sizes.insert(sizes.end(), {heads, columns});
+    return sizes;
+  }
+  std::vector<int64_t> statistics(std::vector<int64_t> sizes) const {
+    if (packed)
+      sizes.insert(sizes.end(), {p.heads, total(endsQ)});
+    else
+      sizes.insert(sizes.end(), {p.batch, p.heads, p.lenQ});
+    return sizes;
+  }
+  /// The tables, made before anything is placed.
+  bool makeTables() {
+    const int64_t pagesOfAll = p.batch * perSequence();
+    for (int64_t b = 0; b < p.batch; ++b) {
+      endsQ.push_back(endsQ.back() + int32_t(p.queries(b)));
+      endsK.push_back(endsK.back() + int32_t(p.keys(b)));
+      pad.push_back(int32_t(b));
+      usedQ.push_back(int32_t(p.queries(b))), usedK.push_back(int32_t(p.keys(b) + b));
+      for (int64_t i = 0; i < perSequence(); ++i) // from the last page on
+        table.push_back(int32_t(pagesOfAll - 1 - (b * perSequence() + i)));
+    }
+    return true;
+  }
+  Buffer place(const Buffer &from, int64_t heads, int64_t columns, bool isKey) {
+    const int64_t length = isKey ? p.lenK : p.lenQ, all = isKey ? total(endsK) : total(endsQ);
+    std::vector<int64_t> sizes{p.batch, length, heads, columns};
+    if (packed)
+      sizes = {all, heads, columns};
+    else if (isKey && p.rows == Problem::paged)
+      sizes = {p.batch * perSequence(), pageSize, heads, columns};
+    Buffer to(p.element, sizes);
+    for (int64_t b = 0; b < p.batch; ++b)
+      for (int64_t i = 0; i < (isKey ? p.keys(b) : p.queries(b)); ++i) {
+        int64_t row = b * length + i;
+        if (packed) {
+          row = (isKey ? endsK : endsQ)[b] + i;
+        } else if (isKey && p.rows == Problem::paged) {
+          const int64_t at = i + pad[b];
+          row = table[b * perSequence() + at / pageSize] * pageSize + at % pageSize;
+        }
+        for (int64_t c = 0; c < heads * columns; ++c)
+          to.set(row * heads * columns + c, from.get((b * length + i) * heads * columns + c));
+      }
+    return to;
+  }
+
+  const Problem &p;
+  std::vector<int32_t> endsQ{0}, endsK{0}, usedQ, usedK, table, pad;
+  const bool packed, made = makeTables();
+  Buffer q, k, v, o, lse, parts, logs;
+};
+
+} // namespace
+
 llvm::Expected<Outputs> flash::test::runKernels(CpuProgram &program, const Problem &p, Inputs &in,
                                                 unsigned workers, uint64_t seed) {
-  Outputs out = emptyOutputs(p);
-  Buffer parts("f32", {p.splits, p.batch, p.lenQ, p.heads, p.dv}),
-      logs("f32", {p.splits, p.batch, p.heads, p.lenQ});
-  std::vector<Argument> arguments = {
-      {"q", in.q.tensor()},          {"k", in.k.tensor()},          {"v", in.v.tensor()},
-      {"o", out.o.tensor()},         {"lse", out.lse.tensor()},     {"sink", in.sink.tensor()},
-      {"scale", float(p.scale())},   {"softcap", float(p.softcap)}, {"section", int64_t(2)},
-      {"o_partial", parts.tensor()}, {"lse_partial", logs.tensor()}};
+  Memory memory(p, in);
+  std::vector<Argument> arguments = memory.arguments();
+  arguments.push_back({"sink", in.sink.tensor()});
+  arguments.push_back({"scale", float(p.scale())});
+  arguments.push_back({"softcap", float(p.softcap)});
+  arguments.push_back({"section", int64_t(2)});
   if (llvm::Error error = program.run("f", arguments, workers, seed))
     return std::move(error);
   if (p.splits > 1)
     if (llvm::Error error = program.run("f_combine", arguments, workers, seed))
       return std::move(error);
-  return out;
+  return memory.outputs();
 }

@@ -71,6 +71,11 @@ public:
     p.softcap = of<double>({0, 0, 1.5}), p.sink = among(0, 2) == 0;
     p.splits = of<int64_t>({1, 1, 3});
     p.sink &= p.splits == 1;
+    p.rows = of({Problem::dense, Problem::packed, Problem::paged});
+    for (int64_t b = 0; b < p.batch && p.rows != Problem::dense; ++b) {
+      p.usedQ.push_back(of({p.lenQ, among(0, p.lenQ)}));
+      p.usedK.push_back(of({p.lenK, among(0, p.lenK)}));
+    }
     auto number = [](int64_t n) { return std::to_string(n); };
     std::string plan =
         "tile = [" + number(of<int64_t>({4, 8, 16})) + ", " + number(of<int64_t>({4, 8})) +
@@ -80,7 +85,10 @@ public:
         "\", registers = [24, 240], overlap = true, q_in_regs = true, ping_pong = true, "
         "early_wait = " +
         of<const char *>({"true", "false"}) + ", order = \"" +
-        of<const char *>({"single", "static", "dynamic"}) + "\"";
+        (p.rows != Problem::dense && among(0, 1)
+             ? "varlen_dynamic"
+             : of<const char *>({"single", "static", "dynamic"})) +
+        "\"";
     if (among(0, 1))
       plan += ", stealing = true";
     if (among(0, 1))
