@@ -12,7 +12,7 @@ def FlashSelectTiles : Pass<"flash-select-tiles"> {
   let summary = "Chooses tile, stages, roles and registers";
   let description = [{
     Expects `flash` ops with a target (or takes the option's; `cpu` if it is empty). Writes `tile`, `stages`, `consumers`,
-    `registers`, `split_by`, `overlap` and `pack_gqa` into the plan, with reasons; a field that is already there is kept,
+    `registers`, `split_by`, `overlap`, `pack_gqa` and `transfer` (where K and V are gathered) into the plan, with reasons; a field that is already there is kept,
     and the plan as a whole is checked against the machine. On a cpu, only a hand asks for consumers. A mask with a bound
     that no row reaches becomes the mask without it. A second run changes nothing.
 
@@ -70,9 +70,10 @@ def FlashLowerToTile : Pass<"flash-lower-to-tile", "::mlir::ModuleOp"> {
   let summary = "Makes one kernel of tile ops of each flash op: all blocks, every block masked, plain loads";
   let description = [{
     Expects functions that hold `flash` ops and nothing that computes besides, each with a plan that has a tile.
-    A function becomes one kernel an op (`@f`, `@f_combine`): a func.func with the attribute `flash.kernel` whose
-    arguments are memrefs and scalars, each named by `flash.arg` (q, k, v, o, lse, sink, o_partial, lse_partial, scale,
-    softcap, section). The plainest right program; every later pass is optional but `flash-tile-assign`.
+    A function becomes one kernel an op (`@f_append`, `@f`, `@f_combine`): a func.func with the attribute `flash.kernel` whose
+    arguments are memrefs and scalars, each named by `flash.arg`: q, k, v, o, lse, sink, o_partial, lse_partial, scale,
+    softcap, section; of sequences cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, page_table, kv_batch_idx, leftpad_k,
+    max_seqlen_q, appended; of an append k_new, v_new, rotary_cos, rotary_sin, q_turned. The plainest right program; every later pass is optional but `flash-tile-assign`.
   }];
   let dependentDialects = ["::flash::tile::TileDialect", "::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect",
                            "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect"];

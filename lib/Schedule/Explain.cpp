@@ -120,6 +120,7 @@ static std::string asText(const Problem &problem, const Plan &plan, const Facts 
              (plan.pingPong ? ", consumers take turns" : "") +
              (plan.deferMax ? ", unmasked blocks measured against an older maximum" : "") +
              (plan.multicast ? ", two blocks share keys and values" : ""));
+    line("copies", std::string(transferName(plan.transfer)), plan.reasons.transfer);
     line("shared", number(plan.sharedBytes) + " of " + number(facts.machine.sharedBytesPerBlock) +
                        " bytes (" + share(plan.sharedBytes, facts.machine.sharedBytesPerBlock) +
                        ")");

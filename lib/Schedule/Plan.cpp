@@ -115,29 +115,32 @@ static void chooseTile(Plan &plan, const Problem &problem, const TileRow &row,
       kept ? "row " + std::string(row.name) + ": " + std::string(tile.reason) : overrides.why;
 }
 
-/// A tensor map describes boxes of K and V: a tile must be rows that follow each other in memory.
-static void chooseTransfer(Plan &plan, const Problem &problem, const PlanOverrides &overrides) {
-  const bool paged = problem.pageSize.has_value();
-  const int64_t size = problem.pageSize.value_or(unknown);
-  const bool spans = paged && (size == unknown || size % plan.tileN != 0);
-  const bool gpu = problem.target != Target::cpu;
-  // A box holds all heads of a query, and none of another's.
-  const bool splitsQueries =
-      gpu && plan.packGqa && machineOf(problem.target).mmaRows % plan.group != 0;
+/// A tensor map describes boxes of K and V: the rows of a tile must follow each other in memory.
+/// Why they do not, or nothing.
+static std::optional<std::string> whyNoBoxes(const Plan &plan, const Problem &problem) {
+  const int64_t size = problem.pageSize.value_or(0), rows = machineOf(problem.target).mmaRows;
+  if (size == unknown || size % plan.tileN != 0)
+    return "a tile of " + number(plan.tileN) + " keys spans pages of " +
+           (size == unknown ? "any size" : number(size));
+  if (problem.pageSize && problem.leftpad)
+    return "rows before the keys shift tiles across pages";
+  if (problem.target == Target::cpu)
+    return std::nullopt;
   // What follows a sequence's last row in memory is not zero.
-  const bool unbounded = gpu && hasTables(problem);
-  plan.transfer = !plan.roles || spans || (paged && problem.leftpad) || splitsQueries || unbounded
-                      ? Transfer::gather
-                      : Transfer::tma;
-  plan.reasons.transfer =
-      !plan.roles     ? "the machine has no engine that copies tiles"
-      : spans         ? "a tile of " + number(plan.tileN) + " keys spans pages of " +
-                            (size == unknown ? "any size" : number(size))
-      : unbounded     ? "rows past a sequence's end must be zero"
-      : splitsQueries ? "a copy of " + number(machineOf(problem.target).mmaRows) +
-                            " rows would split the " + number(plan.group) + " heads of a query"
-      : plan.transfer == Transfer::gather ? "rows before the keys shift tiles across pages"
-                                          : "a tile's rows follow each other";
+  if (hasTables(problem))
+    return "rows past a sequence's end must be zero";
+  // A box holds all heads of a query, and none of another's.
+  if (plan.packGqa && rows % plan.group != 0)
+    return "a copy of " + number(rows) + " rows would split the " + number(plan.group) +
+           " heads of a query";
+  return std::nullopt;
+}
+
+static void chooseTransfer(Plan &plan, const Problem &problem, const PlanOverrides &overrides) {
+  const auto noBoxes = whyNoBoxes(plan, problem);
+  plan.transfer = !plan.roles || noBoxes ? Transfer::gather : Transfer::tma;
+  plan.reasons.transfer = !plan.roles ? "the machine has no engine that copies tiles"
+                                      : noBoxes.value_or("a tile's rows follow each other");
   if (overrides.transfer) {
     plan.transfer = *overrides.transfer;
     plan.reasons.transfer = overrides.why;
@@ -363,6 +366,9 @@ std::optional<std::string> whyNot(const Plan &plan, const Problem &problem) {
     return sentence;
   if (!machine.roles && problem.target != Target::cpu && plan.transfer == Transfer::tma)
     return std::string(machine.name) + " has no tma; use transfer gather";
+  if (problem.target != Target::cpu && plan.transfer == Transfer::tma)
+    if (auto why = whyNoBoxes(plan, problem))
+      return "transfer tma copies rows that follow each other, " + *why + "; use gather";
   if (plan.stealing && problem.target != Target::cpu && plan.transfer == Transfer::gather)
     return "tiles from a counter (stealing) need one thread that starts copies, transfer gather "
            "has many; use tma";

@@ -60,6 +60,9 @@ LogicalResult selectTile(AttentionOp op) {
                            {"multicast", plan->multicast}})
     if (on) // off where left out
       attr = filled(attr, field, builder.getBoolAttr(on));
+  if (plan->roles && plan->transfer != schedule::Transfer::tma)
+    attr = filled(attr, "transfer", builder.getStringAttr(schedule::transferName(plan->transfer)),
+                  plan->reasons.transfer);
   attr = filled(attr, "pack_gqa", builder.getBoolAttr(plan->packGqa), plan->reasons.packGqa);
   op.setPlanAttr(attr);
   op.setMaskAttr(MaskAttr::get(op.getContext(), plan->mask));

@@ -282,6 +282,8 @@ TEST(Plan, PagesThatNoTensorMapDescribes) {
     p.pageSize = size;
     EXPECT_EQ(planned(p, {.tileN = 64}).transfer, Transfer::gather) << size;
   }
+  Plan byHand = planned(p, {.tileN = 64, .transfer = Transfer::tma}); // a CPU copies anything
+  EXPECT_EQ(whyNot(byHand, p), std::nullopt);
   p.pageSize = 64;
   p.leftpad = true;
   EXPECT_EQ(planned(p, {.tileN = 64}).reasons.transfer,
