@@ -40,6 +40,38 @@ def test_problems_that_are_none(problem, words):
         compile_problem(problem)
 
 
+def serving(**tensors):
+    """A call of a packed and paged problem: (name, shape, strides) of each tensor, over memory that is never read."""
+    shapes = dict(q=(7, 4, 64), k=(5, 16, 2, 64), v=(5, 16, 2, 64), o=(7, 4, 64), lse=(4, 7), cu_seqlens_q=(3,), seqused_k=(2,), page_table=(2, 3)) | tensors
+    made = []
+    for name, shape in shapes.items():
+        if shape is not None:
+            t = lib.Tensor(name.encode(), ctypes.addressof(ctypes.create_string_buffer(1)) // 64 * 64, len(shape))
+            t.size[: len(shape)] = shape
+            t.stride[: len(shape)] = [__import__("math").prod(shape[i + 1 :]) for i in range(len(shape))]
+            made.append(t)
+    return (lib.Tensor * len(made))(*made), len(made)
+
+
+@pytest.mark.parametrize(
+    "tensors, scalars, words",
+    [
+        (dict(cu_seqlens_q=None), {}, "no cu_seqlens_q"),
+        (dict(seqused_k=(3,)), {}, "seqused_k's size 0 \\(3\\) to be 2"),
+        (dict(page_table=(2,)), {}, "page_table of rank 2, got rank 1"),
+        (dict(lse=(7, 4)), {}, "lse's size 0 \\(7\\) to be 4"),
+        (dict(k=(5, 16, 2, 32)), {}, "k's size 3 \\(32\\) to be 64"),
+        (dict(v=(4, 16, 2, 64)), {}, "v's size 0 \\(4\\) to be 5"),
+        (dict(cu_seqlens_q=(0,)), {}, "cu_seqlens_q of batch \\+ 1 elements"),
+        ({}, dict(max_seqlen_q=-1), "max_seqlen_q .*-1"),
+    ],
+)
+def test_tables_that_do_not_fit_are_refused(tensors, scalars, words):
+    program = compile_problem(b'{"target": "cpu", "element": "f32", "head_size": 64, "packed_q": true, "used_k": true, "page_size": 16, "pack_gqa": false, "num_splits": 1}')
+    with pytest.raises(ValueError, match=words):
+        lib.call("flash_run", program.handle, *serving(**tensors), lib.Scalars(0.1, 0.0, scalars.get("max_seqlen_q", 7), 48), 1)
+
+
 def test_null_pointers_are_refused():
     into = lib.Bytes()
     for name, arguments in (("flash_key", (None,)), ("flash_compile", (b"{}", None)), ("flash_assemble", (None,)), ("flash_program_text", (None, b"ptx")), ("flash_run", (None, None, 0, None, 1))):

@@ -138,3 +138,23 @@ def test_a_kernel_serves_all_tables():
         flash_mlir.attention(q, pool, pool, page_table=table, seqused_k=i32(3, 2), num_splits=1, pack_gqa=False)
         programs = len(_cache._programs) if size == 4 else programs
     assert len(_cache._programs) == programs
+
+
+def test_offsets_past_2_to_the_31():
+    """Page numbers past 2^20, and batch strides of 2^30; memory that nobody touches costs nothing."""
+    size, width = 64, 32
+    flat = np.zeros((2**20 + 40) * size * width, np.float16)
+    pool, q, rows = flat.reshape(-1, size, 1, width), draw(2, 3, 2, width).astype(np.float16), draw(2, 2 * size, 1, width, seed=1).astype(np.float16)
+    table = i32(2**20 + 39, 2**20 + 3, 7, 2**20 + 1).reshape(2, 2)
+    pool[table] = rows.reshape(2, 2, size, 1, width)
+    o, lse = flash_mlir.attention(q, pool, pool, page_table=table, seqused_k=i32(2 * size, size + 9), return_lse=True)
+    for b, n in enumerate((2 * size, size + 9)):
+        want, wanted = alone(q[b], rows[b, :n], rows[b, :n])
+        np.testing.assert_allclose(o[b].astype(np.float64), want, atol=5e-3)
+        close(lse[b], wanted)
+    pool[table] = 0
+    cache = np.lib.stride_tricks.as_strided(flat, (3, 20, 1, width), (2**31, 2 * width, 2 * width, 2))
+    new = draw(3, 4, 1, width, seed=2).astype(np.float16)
+    o = flash_mlir.attention_with_kvcache(np.concatenate((q, q[:1])), cache, cache, k_new=new, v_new=new, seqused_k=i32(0, 3, 16), leftpad_k=i32(0, 3, 16))
+    for b in range(3):
+        np.testing.assert_allclose(o[b].astype(np.float64), alone(q[b % 2], new[b], new[b])[0], atol=5e-3)
