@@ -321,7 +321,7 @@ static constexpr TileRow rows[] = {
     {"sm80-96", Target::sm80, 96, 0, 96, true, true, true,
      onSm8x(128, 64, 1, 1, false, "32 rows a warp halve what it reads of shared memory")},
     {"sm80-128", Target::sm80, 128, 0, 128, true, true, true,
-     onSm8x(128, 64, 1, 1, false, "32 rows a warp halve what it reads of shared memory")},
+     onSm8x(64, 64, 2, 1, true, "the widest output that leaves registers for Q and two blocks an SM")},
     {"sm80-192", Target::sm80, 192, 0, 192, true, true, true,
      onSm8x(128, 64, 1, 2, false, "the output fills a warp's registers at 16 rows")},
     {"sm80-256", Target::sm80, 256, 0, 256, true, true, true,

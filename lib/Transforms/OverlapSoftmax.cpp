@@ -302,10 +302,8 @@ void overlap(MutableArrayRef<Run> runs, bool early) {
   Value total = early ? last.getUpperBound() : Value();
   if (early)
     Writer(b, runs.front(), first.getLowerBound()).awaitNextK(first.getLowerBound(), total);
-  if (first->hasAttr(atMostOneName)) { // the peeled block was all of it
+  if (first->hasAttr(atMostOneName)) // the peeled block was all of it
     rest = rest.drop_front();
-    from = {};
-  }
   for (Run &run : rest) {
     carried = rotate(b, run, from ? from : run.loop.getLowerBound(), total, carried);
     from = {};

@@ -13,6 +13,9 @@
 //   for i: wait K(i); fill V(i + s - 1); QK; release K(i)
 //          wait V(i); fill K(i + s); softmax; PV; release V(i)
 //
+// Where the next QK is to run beside this softmax, V(i - 1) is still read there: V comes one block
+// later.
+//
 //===----------------------------------------------------------------------===//
 #include "KernelRuns.h"
 #include "flash/Passes.h"
@@ -80,7 +83,7 @@ struct PipelineLoads : flash::impl::FlashTilePipelineLoadsBase<PipelineLoads> {
       };
       if (stages < 2 && !inStep)
         return decide(false, "one stage: a block's slot is free only when the block is done");
-      if (failed(inStep ? pipelineInStep(runs, stages) : pipeline(runs, stages)))
+      if (failed(inStep ? pipelineInStep(runs, stages, plan.getFlag("overlap").value_or(false)) : pipeline(runs, stages)))
         return signalPassFailure();
       decide(true, "");
     });
@@ -152,7 +155,8 @@ struct PipelineLoads : flash::impl::FlashTilePipelineLoadsBase<PipelineLoads> {
     return success();
   }
 
-  LogicalResult pipelineInStep(ArrayRef<scf::ForOp> runs, int64_t stages) {
+  LogicalResult pipelineInStep(ArrayRef<scf::ForOp> runs, int64_t stages, bool overlap) {
+    const int64_t ahead = std::max<int64_t>(stages - (overlap ? 2 : 1), 0); // of V
     tile::FillOp first = *runs.front()->getBlock()->getOps<tile::FillOp>().begin();
     FailureOr<Loads> k = loadsOf(runs, "k", stages, first), v = loadsOf(runs, "v", stages, first);
     if (failed(k) || failed(v))
@@ -161,7 +165,7 @@ struct PipelineLoads : flash::impl::FlashTilePipelineLoadsBase<PipelineLoads> {
     b.setInsertionPointAfter(first);
     for (int64_t i = 0; i < stages; ++i) {
       k->prefetch(b, Value(), i, 0);
-      if (i + 1 < stages)
+      if (i < ahead)
         v->prefetch(b, Value(), i, 0);
     }
     for (auto [index, run] : llvm::enumerate(runs)) {
@@ -181,17 +185,17 @@ struct PipelineLoads : flash::impl::FlashTilePipelineLoadsBase<PipelineLoads> {
       if (!kWait || !vWait || !kRelease)
         return loop.emitOpError("expected a wait for each of K and V and a release of K in a run");
       b.setInsertionPointAfter(kWait);
-      if (stages == 1)
+      if (ahead == 0)
         v->fills[index]->moveAfter(kWait);
       else
-        v->prefetch(b, loop.getInductionVar(), stages - 1, index);
+        v->prefetch(b, loop.getInductionVar(), ahead, index);
       vWait->moveAfter(kRelease);
       b.setInsertionPointAfter(vWait);
       k->prefetch(b, loop.getInductionVar(), stages, index);
     }
     for (auto [fillK, fillV] : llvm::zip(k->fills, v->fills)) {
       fillK.erase();
-      if (stages > 1)
+      if (ahead > 0)
         fillV.erase();
     }
     return success();

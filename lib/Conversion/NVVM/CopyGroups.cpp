@@ -149,11 +149,20 @@ unsigned pendingAt(tile::WaitOp wait) {
 }
 
 bool isBehindWait(tile::FillOp fill) {
-  auto releases = [&](Operation *op) {
+  auto isOfRing = [&](Value value) {
+    if (!isa<tile::TileType>(value.getType()))
+      return false;
+    while (auto slice = value.getDefiningOp<tile::SliceOp>())
+      value = slice.getTile();
+    auto wait = value.getDefiningOp<tile::WaitOp>();
+    return !wait || wait.getRing() == fill.getRing();
+  };
+  auto reads = [&](Operation *op) {
     return op
-        ->walk([&](tile::ReleaseOp release) {
-          return release.getRing() == fill.getRing() ? WalkResult::interrupt()
-                                                     : WalkResult::advance();
+        ->walk([&](Operation *inner) {
+          return !isa<tile::SliceOp>(inner) && llvm::any_of(inner->getOperands(), isOfRing)
+                     ? WalkResult::interrupt()
+                     : WalkResult::advance();
         })
         .wasInterrupted();
   };
@@ -161,10 +170,10 @@ bool isBehindWait(tile::FillOp fill) {
     for (Operation *at = op->getPrevNode(); at; at = at->getPrevNode()) {
       if (auto wait = dyn_cast<tile::WaitOp>(at); wait && !wait.getAgain())
         return true;
-      if (releases(at))
+      if (reads(at))
         return false;
     }
-    if (!isa<scf::IfOp, func::FuncOp>(op->getParentOp())) // a loop's last round may release
+    if (!isa<scf::IfOp, func::FuncOp>(op->getParentOp())) // a loop's last round may read
       return false;
   }
   return true;

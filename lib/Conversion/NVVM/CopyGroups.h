@@ -20,7 +20,8 @@ llvm::DenseMap<mlir::Operation *, mlir::Value> liftGuards(mlir::func::FuncOp ker
 /// The groups that may still be pending once `wait`'s tile is there. 0 where nothing is known.
 unsigned pendingAt(tile::WaitOp wait);
 
-/// Whether all warps meet at a wait between every release of the ring of `fill` and the fill.
+/// Whether all warps meet at a wait between the last read of a tile of the ring of `fill` and the
+/// fill.
 bool isBehindWait(tile::FillOp fill);
 
 } // namespace flash::nvvm

@@ -5,7 +5,7 @@
 //   fill   every thread starts its share of the copy, one commit group
 //   wait   every thread waits for its own share, then all warps meet: the tile is there, and every
 //          warp is past what stands before the wait
-//   release nothing; a fill into the slot stands behind a later wait, or lets the warps meet itself
+// release  nothing; a fill into the slot stands behind a later wait, or lets the warps meet itself
 //
 // A product is done when its instructions are: a flight is the value. Tiles are byte addresses in
 // shared memory.
