@@ -254,12 +254,18 @@ static constexpr Tile onCpu(int64_t m, int64_t n, std::string_view reason) {
   return {m, n, 1, 1, SplitBy::rows, 0, 0, true, false, reason};
 }
 
-/// All of a multiprocessor's registers that a thread can name.
-static constexpr Tile onSm8x(int64_t m, int64_t n, int64_t stages, int64_t warpgroups,
-                             bool qInRegisters, std::string_view reason) {
-  const int64_t registers = 255;
-  return {m,         n,    stages, warpgroups, SplitBy::rows, registers,
-          registers, true, false,  reason,     qInRegisters};
+/// With all registers that a thread can name. Tiles of 64 rows would ask the L2 cache for more than
+/// it has, and 16 rows a warp read twice as much shared memory a product as 32: 128 rows by four
+/// warps where the output leaves room, else by eight.
+static constexpr Tile onSm8x(int64_t n, int64_t stages, int64_t warpgroups, bool qInRegisters,
+                             bool deferMax, std::string_view reason) {
+  const int64_t m = 128, registers = 255;
+  // With one slot V(i) cannot be fetched while V(i - 1) is still read.
+  const bool overlap = stages > 1;
+  Tile tile{m,         n,    stages,  warpgroups, SplitBy::rows, registers,
+            registers, true, overlap, reason,     qInRegisters};
+  tile.deferMax = deferMax;
+  return tile;
 }
 
 // name, target, largest D, Dv from .. to, dense, causal, local, tile, most rows
@@ -314,29 +320,39 @@ static constexpr TileRow rows[] = {
      onSm90(128, 64, 2,
             "measured 5 % over a tile of 80, which leaves no shared memory to redo rows")},
 
-    {"sm80-64", Target::sm80, 64, 0, 64, true, true, true,
-     onSm8x(128, 64, 2, 1, true, "32 rows a warp halve what it reads of shared memory")},
+    {"sm80-64-local", Target::sm80, 64, 0, 64, false, false, true,
+     onSm8x(32, 2, 1, true, false, "with wider tiles the runs of a window spill")},
+    {"sm80-64", Target::sm80, 64, 0, 64, true, true, false,
+     onSm8x(48, 2, 1, true, true, "the widest tile beside Q and the next scores in registers")},
     {"sm80-64-256", Target::sm80, 64, 256, 256, true, true, true,
-     onSm8x(128, 64, 1, 2, true, "the output fills a warp's registers at 16 rows")},
-    {"sm80-96", Target::sm80, 96, 0, 96, true, true, true,
-     onSm8x(128, 64, 1, 1, false, "32 rows a warp halve what it reads of shared memory")},
-    {"sm80-128", Target::sm80, 128, 0, 128, true, true, true,
-     onSm8x(64, 64, 2, 1, true, "the widest output that leaves registers for Q and two blocks an SM")},
+     onSm8x(32, 2, 2, false, false, "the output fills a warp's registers at 16 rows")},
+    {"sm80-96-local", Target::sm80, 96, 0, 96, false, false, true,
+     onSm8x(32, 2, 1, false, false, "with wider tiles one block fills the shared memory")},
+    {"sm80-96", Target::sm80, 96, 0, 96, true, true, false,
+     onSm8x(32, 2, 1, false, true, "with wider tiles one block fills the shared memory")},
+    {"sm80-128-causal", Target::sm80, 128, 0, 128, false, true, false,
+     onSm8x(32, 2, 1, false, true, "the widest tile beside the next scores in registers")},
+    {"sm80-128", Target::sm80, 128, 0, 128, true, false, true,
+     onSm8x(32, 2, 1, false, false, "the widest tile beside the next scores in registers")},
     {"sm80-192", Target::sm80, 192, 0, 192, true, true, true,
-     onSm8x(128, 64, 1, 2, false, "the output fills a warp's registers at 16 rows")},
-    {"sm80-256", Target::sm80, 256, 0, 256, true, true, true,
-     onSm8x(128, 64, 1, 2, false, "the output fills a warp's registers at 16 rows")},
+     onSm8x(32, 2, 2, false, false, "the output fills a warp's registers at 16 rows")},
+    {"sm80-256-local", Target::sm80, 256, 0, 256, false, false, true,
+     onSm8x(32, 2, 2, false, false, "the output fills a warp's registers at 16 rows")},
+    {"sm80-256", Target::sm80, 256, 0, 256, true, true, false,
+     onSm8x(32, 2, 2, false, true, "the output fills a warp's registers at 16 rows")},
 
-    {"sm86-64", Target::sm86, 64, 0, 64, true, true, true,
-     onSm8x(128, 64, 2, 1, true, "32 rows a warp halve what it reads of shared memory")},
+    {"sm86-64-local", Target::sm86, 64, 0, 64, false, false, true,
+     onSm8x(32, 2, 1, true, false, "with wider tiles the runs of a window spill")},
+    {"sm86-64", Target::sm86, 64, 0, 64, true, true, false,
+     onSm8x(48, 2, 1, true, true, "the widest tile beside Q and the next scores in registers")},
     {"sm86-64-256", Target::sm86, 64, 256, 256, true, true, true,
-     onSm8x(128, 64, 1, 2, true, "the output fills a warp's registers at 16 rows")},
+     onSm8x(32, 2, 2, false, false, "the output fills a warp's registers at 16 rows")},
     {"sm86-128", Target::sm86, 128, 0, 128, true, true, true,
-     onSm8x(128, 32, 1, 1, false, "two blocks share a multiprocessor's shared memory")},
+     onSm8x(64, 2, 2, true, false, "one block fills the shared memory, so it has eight warps")},
     {"sm86-192", Target::sm86, 192, 0, 192, true, true, true,
-     onSm8x(128, 64, 1, 2, false, "the output fills a warp's registers at 16 rows")},
+     onSm8x(32, 2, 2, false, false, "the widest tile that shared memory holds twice")},
     {"sm86-256", Target::sm86, 256, 0, 256, true, true, true,
-     onSm8x(128, 32, 1, 2, false, "the widest tile that shared memory holds")},
+     onSm8x(32, 1, 2, false, false, "the widest tile that shared memory holds")},
 };
 
 bool TileRow::covers(HeadTile head, MaskKind mask, int64_t rows) const {

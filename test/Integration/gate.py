@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The gate that needs no GPU: every SM90 tile row, for every mask, through flash-compile and ptxas.
+"""The gate that needs no GPU: every tile row, for every mask, through flash-compile and ptxas.
 
 A kernel fails on a spill inside a loop (bytes spilled outside are listed), on any "Potential
 Performance Loss" of ptxas (serialised products, ignored setmaxnreg), and where it takes more shared
@@ -20,6 +20,8 @@ from pathlib import Path
 
 import sass
 
+# What code for a target is assembled for, that of sm_80 also as a driver of an H200 would.
+ARCHITECTURES = {"sm_90a": ["sm_90a"], "sm_80": ["sm_80", "sm_90"], "sm_86": ["sm_86"], "sm_89": ["sm_89"]}
 HEADS = [(64, 64), (96, 96), (128, 128), (192, 192), (192, 128), (256, 256), (64, 256), (64, 512)]
 MASKS = {
     "dense": "dense",
@@ -44,10 +46,33 @@ STRUCTURES = [
     (256, "tile = [128, 64], early_wait = true, multicast = true"),
     (256, "tile = [128, 80], defer_max = false, multicast = true"),
 ]
+SM80_STRUCTURES = [
+    (64, "tile = [64, 64], registers = [168, 168]"),
+    (64, "tile = [128, 64], overlap = false, defer_max = false"),
+    (128, "tile = [64, 64], q_in_regs = true, defer_max = true"),
+    (128, "tile = [64, 64], q_in_regs = true, overlap = false"),
+    (128, "tile = [64, 32], q_in_regs = true, registers = [168, 168]"),
+    (128, "tile = [128, 64], warps = 8, q_in_regs = true"),
+]
 
 
 def cases():
-    """(head size, head size of V, mask, element type, options) of every kernel."""
+    """(head size, head size of V, mask, element type, options, target) of every kernel."""
+    for case in sm90_cases():
+        yield *case, "sm_90a"
+    for target in ("sm_80", "sm_86", "sm_89"):
+        for d, dv in HEADS[:-1]:
+            for mask in MASKS:
+                yield d, dv, mask, "bf16", (), target
+            yield d, dv, "causal", "f16", ("softcap", "sink"), target
+            yield d, dv, "local", "bf16", ("softcap", "sink"), target
+            yield d, dv, "dense", "bf16", ("splits = 3",), target
+    for mask in ("dense", "causal"):
+        for d, structure in SM80_STRUCTURES:
+            yield d, d, mask, "bf16", (structure,), "sm_80"
+
+
+def sm90_cases():
     for d, dv in HEADS:
         for mask in MASKS:
             yield d, dv, mask, "bf16", ()
@@ -69,11 +94,11 @@ def cases():
 
 
 def name_of(case):
-    d, dv, mask, element, options = case
-    return " ".join([f"{d}x{dv}", mask, element, *options])
+    d, dv, mask, element, options, target = case
+    return " ".join([f"{d}x{dv}", mask, element, *options, target])
 
 
-def op_text(d, dv, mask, element, options):
+def op_text(d, dv, mask, element, options, target):
     """The attention op over memrefs of any strides, as a module."""
     softcap, sink = "softcap" in options, "sink" in options
     plan = ", ".join('transfer = "gather"' if o == "gather" else o for o in options if o == "gather" or "=" in o)
@@ -89,7 +114,7 @@ def op_text(d, dv, mask, element, options):
     extra = (f"sink(%sink : {logits}) " if sink else "") + "scale %scale " + ("softcap %cap " if softcap else "")
     return f"""func.func @attention({args}) {{
   flash.attention %q, %k, %v {extra}outs(%o, %lse : {memref(dv)}, {lse}) by #flash.mask<{MASKS[mask]}>
-      {{target = #flash.target<"sm_90a">{plan}}} : {memref(d)}, {memref(d)}, {memref(dv)}
+      {{target = #flash.target<"{target}">{plan}}} : {memref(d)}, {memref(d)}, {memref(dv)}
   return
 }}
 """
@@ -116,6 +141,10 @@ def over_plan(ptx, tiles, plan, log):
         yield f"{launched} registers in each of {threads} threads"
     planned = [registers["producer"], registers["consumer"]]
     written = [int(x) for x in re.findall(r"setmaxnreg\.\w+\.sync\.aligned\.u32\s+(\d+)", ptx)]
+    if "target sm_8" in ptx:
+        planned = []
+        if launched > registers["consumer"]:
+            yield f"{launched} registers where the plan has {registers['consumer']}"
     if sorted(written) != planned or registers["used"] > registers["limit"]:
         yield f"setmaxnreg {written} where the plan has {planned}"
 
@@ -133,18 +162,19 @@ def check(case, tools, folder):
         tiles = run([tools.compiler, str(base) + ".mlir", "--emit=mlir"])
         plan = json.loads(run([tools.compiler, str(base) + ".mlir", "--explain", "--json"]))
         base.with_suffix(".ptx").write_text(ptx)
-        log = run([tools.ptxas, "-v", "-arch=sm_90a", str(base) + ".ptx", "-o", str(base) + ".cubin"])
         remarks.append(f"{seconds:.2f} s to PTX")
-        complaints += [line.strip() for line in log.splitlines() if "Potential Performance Loss" in line]
-        complaints += over_plan(ptx, tiles, plan, log)
-        spilled = sum(int(x) for x in re.findall(r"(\d+) bytes spill stores", log))
-        if spilled:
-            accesses, depth = sass.spills(str(base) + ".cubin")
-            where = f"{spilled} bytes spilled, {accesses} accesses"
-            if depth:
-                complaints.append(where + f", at loop depth {depth}")
-            else:
-                remarks.append(where + ", outside loops")
+        for arch in ARCHITECTURES[case[-1]]:
+            log = run([tools.ptxas, "-v", f"-arch={arch}", str(base) + ".ptx", "-o", str(base) + ".cubin"])
+            complaints += [line.strip() for line in log.splitlines() if "Potential Performance Loss" in line]
+            complaints += over_plan(ptx, tiles, plan, log)
+            spilled = sum(int(x) for x in re.findall(r"(\d+) bytes spill stores", log))
+            if spilled:
+                accesses, depth = sass.spills(str(base) + ".cubin")
+                where = f"{spilled} bytes spilled on {arch}, {accesses} accesses"
+                if depth:
+                    complaints.append(where + f", at loop depth {depth}")
+                else:
+                    remarks.append(where + ", outside loops")
     except (RuntimeError, subprocess.TimeoutExpired, TypeError, ValueError, OSError) as error:
         complaints.append(str(error))
     return name, complaints, remarks

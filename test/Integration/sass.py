@@ -1,4 +1,4 @@
-"""Reads sm_90 machine code of a cubin: which local-memory accesses (spills) lie inside a loop.
+"""Reads sm_80 to sm_90 machine code of a cubin: which local-memory accesses (spills) lie inside a loop.
 
 Only three opcodes are decoded, so that no disassembler is needed: stores and loads of local memory,
 and branches, whose targets give the control flow graph and its natural loops.
@@ -23,11 +23,13 @@ def _sections(data):
         yield data[start : data.index(b"\0", start)].decode(), row[4], row[5]
 
 
-def _branch_target(index, low, high):
-    """The instruction a branch at `index` goes to: a signed 56-bit distance in units of 4 bytes."""
-    distance = (high & 0x3FFFF) << 38 | low >> 34 << 8 | low >> 16 & 0xFF
-    if distance >> 55:
-        distance -= 1 << 56
+def _branch_target(index, low, high, architecture):
+    """The instruction a branch at `index` goes to: a signed distance in units of 4 bytes, of 56 bits from sm_90 on and of 48 before."""
+    bits, distance = 48, (high & 0x3FFFF) << 30 | low >> 34
+    if architecture >= 90:
+        bits, distance = 56, distance << 8 | low >> 16 & 0xFF
+    if distance >> bits - 1:
+        distance -= 1 << bits
     return index + 1 + distance * 4 // _INSTRUCTION
 
 
@@ -73,13 +75,14 @@ def spills(path):
     """
     data = open(path, "rb").read()
     total, deepest = 0, 0
+    architecture = struct.unpack_from("<I", data, 0x30)[0] >> 8 & 0xFF
     for name, offset, size in _sections(data):
         if not name.startswith(".text."):
             continue
         code = [struct.unpack_from("<QQ", data, offset + i) for i in range(0, size, _INSTRUCTION)]
         opcodes = [low & _OPCODE for low, _ in code]
         always = [low >> 12 & 0xF == _ALWAYS for low, _ in code]
-        targets = {i: _branch_target(i, *code[i]) for i, op in enumerate(opcodes) if op == _BRANCH}
+        targets = {i: _branch_target(i, *code[i], architecture) for i, op in enumerate(opcodes) if op == _BRANCH}
         starts = {0} | set(targets.values())
         starts |= {i + 1 for i, op in enumerate(opcodes) if op in (_BRANCH, _EXIT)}
         starts = sorted(s for s in starts if s < len(code))
