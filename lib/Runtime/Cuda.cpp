@@ -224,9 +224,10 @@ std::optional<std::string> whyNotWide(std::string_view name, const FlashTensor &
   return std::nullopt;
 }
 
-/// The map of [b, s, h, d] as (d, s, h, b), boxes of one 128-byte panel of `rows` rows; of packed
-/// heads as (d, head of the group, s, h / group, b), where such neighbours are rows. The kernel
-/// never loads from an empty tensor, but its map must be a valid one: sizes of 1 at `standIn`.
+/// The map of [b, s, h, d], or [s, h, d], as (d, s, h, b), boxes of one 128-byte panel of `rows`
+/// rows; of packed heads as (d, head of the group, s, h / group, b), where such neighbours are
+/// rows. The kernel never loads from an empty tensor, but its map must be a valid one: sizes of 1
+/// at `standIn`.
 Outcome encode(TensorMap &map, std::string_view name, const FlashTensor &t,
                schedule::ElementType element, int64_t rows, int64_t group, void *standIn) {
   const int64_t bytes = schedule::elementBytes(element);
@@ -234,12 +235,13 @@ Outcome encode(TensorMap &map, std::string_view name, const FlashTensor &t,
   struct Dimension {
     int64_t size, stride, box;
   };
-  std::vector<Dimension> dims = {{t.size[3], 1, 128 / bytes},
-                                 {t.size[1], t.stride[1], rows / group},
-                                 {t.size[2] / group, t.stride[2] * group, 1},
-                                 {t.size[0], t.stride[0], 1}};
+  const int64_t d = t.rank - 1, h = d - 1, s = h - 1;
+  std::vector<Dimension> dims = {{t.size[d], 1, 128 / bytes},
+                                 {t.size[s], t.stride[s], std::max<int64_t>(rows / group, 1)},
+                                 {t.size[h] / group, t.stride[h] * group, 1},
+                                 {s ? t.size[0] : 1, t.stride[0], 1}};
   if (group > 1)
-    dims.insert(dims.begin() + 1, {group, t.stride[2], group});
+    dims.insert(dims.begin() + 1, {group, t.stride[h], group});
   constexpr size_t most = 5;
   uint64_t sizes[most], strides[most - 1];
   uint32_t box[most], steps[most];
@@ -373,7 +375,7 @@ static int32_t counterOf(void *stream) {
 
 Outcome Loaded::launch(size_t number, const Operands &operands, const Launch &launch) {
   const Kernel &kernel = kernels[number];
-  constexpr size_t most = 64, mostMaps = 8;
+  constexpr size_t most = 64, mostMaps = 16;
   const int64_t bytes = schedule::elementBytes(element);
   const size_t count = kernel.params.size();
   const size_t maps = std::count_if(kernel.params.begin(), kernel.params.end(),

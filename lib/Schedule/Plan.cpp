@@ -119,18 +119,18 @@ static void chooseTile(Plan &plan, const Problem &problem, const TileRow &row,
 /// Why they do not, or nothing.
 static std::optional<std::string> whyNoBoxes(const Plan &plan, const Problem &problem) {
   const int64_t size = problem.pageSize.value_or(0), rows = machineOf(problem.target).mmaRows;
-  if (size == unknown || size % plan.tileN != 0)
+  const bool gpu = problem.target != Target::cpu;
+  // Pages that divide a tile are copied one by one, as far as that is less work than row by row.
+  const int64_t fewest = 8;
+  const bool divides =
+      gpu && (size == fewest || size % redoneKeys == 0) && plan.tileN % max(size, 1) == 0;
+  if (size == unknown || (size % plan.tileN != 0 && !divides))
     return "a tile of " + number(plan.tileN) + " keys spans pages of " +
            (size == unknown ? "any size" : number(size));
   if (problem.pageSize && problem.leftpad)
     return "rows before the keys shift tiles across pages";
-  if (problem.target == Target::cpu)
-    return std::nullopt;
-  // What follows a sequence's last row in memory is not zero.
-  if (hasTables(problem))
-    return "rows past a sequence's end must be zero";
   // A box holds all heads of a query, and none of another's.
-  if (plan.packGqa && rows % plan.group != 0)
+  if (gpu && plan.packGqa && rows % plan.group != 0)
     return "a copy of " + number(rows) + " rows would split the " + number(plan.group) +
            " heads of a query";
   return std::nullopt;
@@ -145,6 +145,20 @@ static void chooseTransfer(Plan &plan, const Problem &problem, const PlanOverrid
     plan.transfer = *overrides.transfer;
     plan.reasons.transfer = overrides.why;
   }
+}
+
+/// Gives the producer what it needs to look rows up, where the consumers can spare it.
+static void shareRegisters(Plan &plan, const Problem &problem, const PlanOverrides &overrides) {
+  if (!hasTables(problem) || !machineOf(problem.target).roles || plan.transfer != Transfer::tma ||
+      overrides.producerRegisters || overrides.consumerRegisters)
+    return;
+  const int64_t held =
+      fragmentRegisters(tileOf(plan), {plan.headTile, plan.headTileV}, problem.element);
+  auto registers = roleRegistersOf(plan.consumers, /*looksUp=*/true);
+  if (!registers || held + registersBesideFragments > registers->consumer)
+    return;
+  plan.producerRegisters = registers->producer;
+  plan.consumerRegisters = registers->consumer;
 }
 
 static std::optional<Refusal> choosePacking(Plan &plan, const Problem &problem,
@@ -233,14 +247,16 @@ static std::optional<Refusal> chooseSplits(Plan &plan, const Problem &problem,
 static void chooseOrder(Plan &plan, const Problem &problem, const PlanOverrides &overrides) {
   const bool split = plan.splits > 1, dense = plan.mask.kind == MaskKind::dense;
   const bool ragged = isRagged(problem) && problem.target == Target::cpu;
-  plan.order = ragged  ? WorkOrder::varlenDynamic
-               : split ? WorkOrder::single
-               : dense ? WorkOrder::fixed
-                       : WorkOrder::dynamic;
-  plan.reasons.order = ragged  ? "sequences differ in length: the longest first"
-                       : split ? "splits even out the work, so that one tile a block will do"
-                       : dense ? "all tiles cost the same"
-                               : "tiles differ: the longest first";
+  const bool uneven = isRagged(problem) && !ragged;
+  plan.order = ragged             ? WorkOrder::varlenDynamic
+               : split            ? WorkOrder::single
+               : dense && !uneven ? WorkOrder::fixed
+                                  : WorkOrder::dynamic;
+  plan.reasons.order = ragged   ? "sequences differ in length: the longest first"
+                       : split  ? "splits even out the work, so that one tile a block will do"
+                       : uneven ? "sequences differ in length, so that their tiles do"
+                       : dense  ? "all tiles cost the same"
+                                : "tiles differ: the longest first";
   // Several blocks share a multiprocessor there, and it starts them in the order of their numbers.
   if (!plan.roles && !split)
     plan.reasons.order += "; the hardware hands them out";
@@ -285,6 +301,7 @@ std::variant<Plan, Refusal> makePlan(const Problem &problem, const PlanOverrides
   if (auto refusal = choosePacking(plan, problem, overrides))
     return *refusal;
   chooseTransfer(plan, problem, overrides);
+  shareRegisters(plan, problem, overrides);
   if (auto refusal = chooseSplits(plan, problem, overrides))
     return *refusal;
   chooseOrder(plan, problem, overrides);

@@ -213,8 +213,12 @@ BackwardTile referenceTileBackward(Target target, int64_t headSize, bool causal,
 static constexpr RoleRegisters roleRegisters[] = {
     {1, 40, 232}, {2, 40, 232}, {3, 32, 160}, {4, 32, 112}};
 
-std::optional<RoleRegisters> roleRegistersOf(int64_t consumers) {
-  for (const RoleRegisters &row : roleRegisters)
+/// The same in all, as far as registers are to be had.
+static constexpr RoleRegisters lookUpRegisters[] = {
+    {1, 96, 232}, {2, 72, 216}, {3, 56, 152}, {4, 64, 104}};
+
+std::optional<RoleRegisters> roleRegistersOf(int64_t consumers, bool looksUp) {
+  for (const RoleRegisters &row : looksUp ? lookUpRegisters : roleRegisters)
     if (row.consumers == consumers)
       return row;
   return std::nullopt;

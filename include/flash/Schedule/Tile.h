@@ -128,8 +128,9 @@ std::optional<std::string> whyNotTile(const Tile &tile, HeadTile head, ElementTy
 struct RoleRegisters {
   int64_t consumers, producer, consumer;
 };
-/// None for more consumers than a multiprocessor feeds.
-std::optional<RoleRegisters> roleRegistersOf(int64_t consumers);
+/// None for more consumers than a multiprocessor feeds. A producer that looks rows up in tables has
+/// more.
+std::optional<RoleRegisters> roleRegistersOf(int64_t consumers, bool looksUp = false);
 
 /// What a consumer thread needs for addresses, counters and row statistics.
 inline constexpr int64_t registersBesideFragments = 24;

@@ -171,7 +171,8 @@ LogicalResult Kernel::check() {
       auto dim = dyn_cast<memref::DimOp>(op);
       auto load = dyn_cast<memref::LoadOp>(op); // of a sink
       if (!isArgument(operand) ||
-          (!isa<tile::ViewOp, tile::FinalizeOp, tile::RotateOp>(op) && !(dim && dim.getConstantIndex()) &&
+          (!isa<tile::ViewOp, tile::FinalizeOp, tile::RotateOp>(op) &&
+           !(dim && dim.getConstantIndex()) &&
            !(load && load.getMemRefType().getRank() == 1 && load.getType().isF32())))
         refuse(op) << "memrefs are the kernel's arguments, for views, sinks and constant dims only";
     }
@@ -298,6 +299,25 @@ Value Kernel::length(ImplicitLocOpBuilder &b, tile::ViewOp view, Value batch) {
   return (rows * view.getGroup()).get();
 }
 
+Kernel::Place Kernel::place(ImplicitLocOpBuilder &b, tile::ViewOp view, Value batch, Value row) {
+  if (view.getLeftpad())
+    row = (IrInt(b, row) + IrInt(b, entry(b, view.getLeftpad(), batch))).get();
+  Value sequence = sequenceOf(b, *this, view, batch);
+  if (Value pages = view.getPageTable()) {
+    Value memref = view.getSource();
+    auto type = cast<MemRefType>(memref.getType());
+    IrInt slots(
+        b, type.isDynamicDim(view.rowDim())
+               ? toIndex(b, size(memref, view.rowDim()))
+               : arith::ConstantIndexOp::create(b, type.getDimSize(view.rowDim())).getResult());
+    return {entry(b, pages, sequence, floorDiv(IrInt(b, row), slots).get()),
+            remainder(IrInt(b, row), slots).get()};
+  }
+  if (view.getCuSeqlens())
+    row = (IrInt(b, row) + IrInt(b, entry(b, view.getCuSeqlens(), sequence))).get();
+  return {view.hasBatch() ? sequence : Value(), row};
+}
+
 Value Kernel::address(ImplicitLocOpBuilder &b, tile::ViewOp view, Value batch, Value head,
                       Value row, Value col) {
   const unsigned rowDim = view.rowDim(), headDim = view.isColumn() ? rowDim - 1 : rowDim + 1;
@@ -318,23 +338,11 @@ Value Kernel::address(ImplicitLocOpBuilder &b, tile::ViewOp view, Value batch, V
     head = (IrInt(b, head) * group + remainder(packed, group)).get();
     row = floorDiv(packed, group).get();
   }
-  if (view.getLeftpad())
-    row = (IrInt(b, row) + IrInt(b, entry(b, view.getLeftpad(), batch))).get();
-  Value sequence = sequenceOf(b, *this, view, batch);
-  if (Value pages = view.getPageTable()) {
-    auto type = cast<MemRefType>(memref.getType());
-    IrInt slots(b, type.isDynamicDim(rowDim)
-                       ? toIndex(b, size(memref, rowDim))
-                       : arith::ConstantIndexOp::create(b, type.getDimSize(rowDim)).getResult());
-    add(entry(b, pages, sequence, floorDiv(IrInt(b, row), slots).get()), 0);
-    row = remainder(IrInt(b, row), slots).get();
-  } else if (view.hasBatch()) {
-    add(sequence, view.getPartial());
-  }
-  if (view.getCuSeqlens())
-    row = (IrInt(b, row) + IrInt(b, entry(b, view.getCuSeqlens(), sequence))).get();
+  Place where = place(b, view, batch, row);
+  if (where.batch)
+    add(where.batch, view.getPartial());
   add(head, headDim);
-  add(row, rowDim);
+  add(where.row, rowDim);
   if (col)
     offset = arith::AddIOp::create(b, offset, arith::IndexCastOp::create(b, b.getI64Type(), col));
   Value base = pointer(memref);

@@ -45,6 +45,12 @@ public:
                     mlir::Value col = {});
   /// Rows in use of a sequence of the view, as index.
   mlir::Value length(mlir::ImplicitLocOpBuilder &b, tile::ViewOp view, mlir::Value batch);
+  /// Where row `row` of `batch` lies in the view's memref, by its tables; of type index.
+  struct Place {
+    mlir::Value batch; ///< or page; null where the memref has none
+    mlir::Value row;
+  };
+  Place place(mlir::ImplicitLocOpBuilder &b, tile::ViewOp view, mlir::Value batch, mlir::Value row);
   /// Address of element (batch, head, row, col) of the view; coordinates of type index.
   mlir::Value address(mlir::ImplicitLocOpBuilder &b, tile::ViewOp view, mlir::Value batch,
                       mlir::Value head, mlir::Value row, mlir::Value col);

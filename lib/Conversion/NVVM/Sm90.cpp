@@ -166,7 +166,22 @@ private:
     return arith::AddIOp::create(b, offset, i32(b, *ring.getOffset()));
   }
 
+  /// Rows of a page, -1 if unknown; and of what is copied at once, of `rows`.
+  static int64_t pageOf(tile::ViewOp view) {
+    auto type = cast<MemRefType>(view.getSource().getType());
+    return type.isDynamicDim(view.rowDim()) ? -1 : type.getDimSize(view.rowDim());
+  }
+  static int64_t pieceRows(tile::ViewOp view, int64_t rows) {
+    return view.getPageTable() ? std::min(rows, pageOf(view)) : rows;
+  }
+  void copyBoxes(B &b, tile::FillOp op, Value head, Kernel::Place place, int64_t rows, Value offset,
+                 Value full);
+  void copyByTables(B &b, tile::FillOp op, tile::FillOp::Adaptor in, tile::RingOp ring,
+                    Value offset, Value full);
+
   bool gathers; ///< copies by cp.async instead of TMA
+  /// Rings whose tiles must be zero past their rows in use: of second products.
+  SmallPtrSet<Operation *, 4> zeroed;
 };
 
 std::string Sm90Emitter::whyNotBuilt(Operation *op) const {
@@ -184,8 +199,10 @@ std::string Sm90Emitter::whyNotBuilt(Operation *op) const {
     if (rows % heads)
       return "copying tiles of " + std::to_string(rows) + " rows that hold " +
              std::to_string(heads) + " heads of a query by tma";
-    if (view.hasTables())
-      return "copying the rows of tables by tma";
+    const int64_t page = pageOf(view), piece = pieceRows(view, rows);
+    if (view.getPageTable() &&
+        (page < 0 || page % piece || rows % piece || piece % kSwizzleRows || view.getLeftpad()))
+      return "copying " + std::to_string(rows) + " rows of pages by tma";
   } else if (auto ring = dyn_cast<tile::RingOp>(op)) {
     if (ring.getType().getShape()[1] > kMaxBoxRows)
       return "a tile of more than " + std::to_string(kMaxBoxRows) + " rows";
@@ -227,13 +244,21 @@ std::string Sm90Emitter::whyNotBuilt(Operation *op) const {
 void Sm90Emitter::prologue(B &b) {
   if (kernel.func.getBody().getOps<tile::RingOp>().empty())
     return;
+  kernel.func.walk([&](tile::MmaOp op) {
+    Value tile = op.getB();
+    while (auto slice = tile.getDefiningOp<tile::SliceOp>())
+      tile = slice.getTile();
+    if (auto wait = tile.getDefiningOp<tile::WaitOp>(); wait && !op.getTransB())
+      zeroed.insert(ringOf(wait.getRing()));
+  });
   Value isFirst = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, threadId(b), i32(b, 0));
   {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(scf::IfOp::create(b, isFirst).thenBlock());
     kernel.func.walk([&](tile::FillOp op) {
       if (!gathers)
-        kernel.tensorMap(viewOf(op.getView()), boxRows(ringOf(op.getRing())));
+        kernel.tensorMap(viewOf(op.getView()),
+                         pieceRows(viewOf(op.getView()), boxRows(ringOf(op.getRing()))));
     });
     for (Value map : kernel.tensorMaps())
       NVVM::PrefetchOp::create(b, NVVM::PrefetchCacheLevelAttr(), NVVM::CacheEvictionPriorityAttr(),
@@ -314,8 +339,14 @@ void Sm90Emitter::fill(B &b, tile::FillOp op, tile::FillOp::Adaptor in) {
     NVVM::CpAsyncMBarrierArriveOp::create(b, full, /*noinc=*/true);
     return;
   }
-  const int64_t cluster = ring.getCluster(), share = boxRows(ring);
   tile::ViewOp view = viewOf(op.getView());
+  if (view.hasTables()) {
+    NVVM::MBarrierArriveExpectTxOp::create(b, Type(), full, i32(b, slotBytes(type)),
+                                           NVVM::MemScopeKind::CTA, /*relaxed=*/false, Value());
+    copyByTables(b, op, in, ring, slotOffset(b, ring, slot.number), full);
+    return;
+  }
+  const int64_t cluster = ring.getCluster(), share = boxRows(ring);
   Value map = kernel.tensorMap(view, share);
   NVVM::MBarrierArriveExpectTxOp::create(b, Type(), full, i32(b, slotBytes(type)),
                                          NVVM::MemScopeKind::CTA, /*relaxed=*/false, Value());
@@ -350,6 +381,83 @@ void Sm90Emitter::fill(B &b, tile::FillOp op, tile::FillOp::Adaptor in) {
         b, at, map, place, full, ValueRange(), Value(), Value(), NVVM::TMALoadMode::TILE,
         /*isCTAOnly=*/true, NVVM::CTAGroupKindAttr(), Value());
   }
+}
+
+/// Starts the copy of one box a panel: `rows` of the view's memref from (batch, row) on. A row that
+/// does not exist, such as `nowhere`, gives zeros.
+void Sm90Emitter::copyBoxes(B &b, tile::FillOp op, Value head, Kernel::Place place, int64_t rows,
+                            Value offset, Value full) {
+  tile::ViewOp view = viewOf(op.getView());
+  tile::RingType type = op.getRing().getType();
+  Value map = kernel.tensorMap(view, rows);
+  Value batch = place.batch ? toI32(b, place.batch) : i32(b, 0);
+  for (int64_t panel = 0; panel < panelsOf(type.getShape()[2]); ++panel) {
+    Value at = kernel.shared(
+        b, arith::AddIOp::create(b, offset, i32(b, panel * type.getShape()[1] * panelRowBytes)));
+    SmallVector<Value> coordinates{i32(b, panel * panelCols)};
+    if (view.getGroup() > 1)
+      coordinates.push_back(i32(b, 0));
+    coordinates.append({toI32(b, place.row), toI32(b, head), batch});
+    NVVM::CpAsyncBulkTensorGlobalToSharedClusterOp::create(
+        b, at, map, coordinates, full, ValueRange(), Value(), Value(), NVVM::TMALoadMode::TILE,
+        /*isCTAOnly=*/true, NVVM::CTAGroupKindAttr(), Value());
+  }
+}
+
+/// The same tile row by row of tables. What lies behind a sequence's end is another's, or nobody's:
+/// scores of it are masked, but in a second product 0 * NaN is NaN, so that its operand gets zeros
+/// there. Boxes of 8 rows then, and single rows of the one that straddles the end.
+void Sm90Emitter::copyByTables(B &b, tile::FillOp op, tile::FillOp::Adaptor in, tile::RingOp ring,
+                               Value offset, Value full) {
+  tile::ViewOp view = viewOf(op.getView());
+  const int64_t rows = ring.getType().getShape()[1], piece = pieceRows(view, rows),
+                group = view.getGroup();
+  IrInt first(b, in.getRow()), length(b, kernel.length(b, view, in.getBatch()));
+  auto placeOf = [&](IrInt row) {
+    // A page is looked up for rows in use only; those behind them copy the last one again.
+    if (view.getPageTable())
+      row = max(min(row, length - 1), int64_t(0));
+    return kernel.place(b, view, in.getBatch(), floorDiv(row, group).get());
+  };
+  auto byteOf = [&](IrInt row) -> Value {
+    return arith::AddIOp::create(b, offset, toI32(b, (row * panelRowBytes).get()));
+  };
+  auto copyAll = [&] {
+    for (int64_t at = 0; at < rows; at += piece)
+      copyBoxes(b, op, in.getHead(), placeOf(first + at), piece, byteOf(constant(first, at)), full);
+  };
+  if (!zeroed.contains(ring))
+    return copyAll();
+  IrInt left = length - first;
+  auto isRagged = scf::IfOp::create(b, lessThan(left, rows).get(), /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(isRagged.elseBlock());
+  copyAll();
+  b.setInsertionPointToStart(isRagged.thenBlock());
+  auto loopTo = [&](int64_t end, int64_t step) {
+    auto loop = scf::ForOp::create(b, arith::ConstantIndexOp::create(b, 0),
+                                   arith::ConstantIndexOp::create(b, end),
+                                   arith::ConstantIndexOp::create(b, step));
+    b.setInsertionPointToStart(loop.getBody());
+    return IrInt(b, loop.getInductionVar());
+  };
+  auto orNowhere = [&](IrBool isThere, Kernel::Place place) -> Kernel::Place {
+    IrInt nowhere(b, int64_t(-kSwizzleRows));
+    return {place.batch, select(isThere, IrInt(b, place.row), nowhere).get()};
+  };
+  IrInt at = loopTo(rows, kSwizzleRows);
+  Kernel::Place place = placeOf(first + at);
+  Value isWhole =
+      arith::XOrIOp::create(b, lessThan(at, left).get(), lessThan(left, at + kSwizzleRows).get());
+  auto whole = scf::IfOp::create(b, isWhole, /*withElseRegion=*/true);
+  b.setInsertionPointToStart(whole.thenBlock());
+  copyBoxes(b, op, in.getHead(), orNowhere(lessThan(at, left), place), kSwizzleRows, byteOf(at),
+            full);
+  b.setInsertionPointToStart(whole.elseBlock());
+  IrInt one = loopTo(kSwizzleRows, 1);
+  place.row = (IrInt(b, place.row) + one).get();
+  copyBoxes(b, op, in.getHead(), orNowhere(lessThan(at + one, left), place), 1, byteOf(at + one),
+            full);
 }
 
 Value Sm90Emitter::wait(B &b, tile::WaitOp op, Value it) {

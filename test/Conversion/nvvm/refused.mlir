@@ -30,14 +30,14 @@ func.func @wide() attributes {flash.kernel, flash.target = #flash.target<"sm_90a
 
 // -----
 
-func.func @packed(%q: memref<?x?x?x64xbf16>, %used: memref<?xi32>, %i: index)
+func.func @packed(%q: memref<?x?x?x64xbf16>, %pages: memref<?x24x?x64xbf16>, %used: memref<?xi32>, %table: memref<?x?xi32>, %i: index)
     attributes {flash.kernel, flash.target = #flash.target<"sm_90a">, flash.threads = 128 : i64, flash.shared_bytes = 0 : i64} {
   %a = flash_tile.view %q {group = 3} : memref<?x?x?x64xbf16> -> <64xbf16>
-  %b = flash_tile.view %q seqused(%used : memref<?xi32>) : memref<?x?x?x64xbf16> -> <64xbf16>
+  %b = flash_tile.view %pages seqused(%used : memref<?xi32>) page_table(%table : memref<?x?xi32>) : memref<?x24x?x64xbf16> -> <64xbf16>
   %r = flash_tile.ring "q" {offset = 0 : i64, barriers = 0 : i64} : <2x64x64xbf16>
   // expected-error @+1 {{copying tiles of 64 rows that hold 3 heads of a query by tma is not built for sm_90a}}
   flash_tile.fill %a[%i, %i, %i] -> %r[%i] : <64xbf16> -> <2x64x64xbf16>
-  // expected-error @+1 {{copying the rows of tables by tma is not built for sm_90a}}
+  // expected-error @+1 {{copying 64 rows of pages by tma is not built for sm_90a}}
   flash_tile.fill %b[%i, %i, %i] -> %r[%i] : <64xbf16> -> <2x64x64xbf16>
   return
 }
