@@ -40,7 +40,11 @@ AXES = {
     "stealing": [False, True],
     "multicast": [False, True],
     "order": ["static", "dynamic"],
+    "warps": [4, 8],
+    "registers": [(255, 255), (168, 168)],
 }
+# Of them, what kernels without roles have.
+SM80_AXES = ("tile", "stages", "overlap", "defer_max", "q_in_regs", "warps", "registers")
 # Several fields at once, by head size: what was fast on Hopper, each tried with and without a deferred maximum. Single steps from the
 # plan in use need not lead there.
 SEEDS = {
@@ -76,18 +80,18 @@ PATIENCE = 30  # seconds for a check, after which a plan counts as hanging
 # ---- problems and plans ---------------------------------------------------------------------------------------------------------
 
 
-def problems(heads, masks, lengths, tokens, width, elements):
+def problems(heads, masks, lengths, tokens, width, elements, target="sm_90a"):
     """The problems, those that share kernels one after the other; of each, all elements."""
     for size, mask, length, element in itertools.product(heads, masks, lengths, elements):
         d, _, dv = size.partition("x")
         left = int(mask) if mask.isdigit() else -1
         if left < length:
-            yield dict(b=max(tokens // length, 1), h=max(width // int(d), 1), s=length, d=int(d), dv=int(dv or d), element=element, causal=mask != "dense", left=left)
+            yield dict(b=max(tokens // length, 1), h=max(width // int(d), 1), s=length, d=int(d), dv=int(dv or d), element=element, causal=mask != "dense", left=left, target=target)
 
 
 def name_of(p):
     mask = f"window {p['left']}" if p["left"] >= 0 else "causal" if p["causal"] else "dense"
-    return f"d{p['d']}" + (f"x{p['dv']}" if p["dv"] != p["d"] else "") + f" {mask} {p['b']}x{p['s']} {p['element']}"
+    return f"d{p['d']}" + (f"x{p['dv']}" if p["dv"] != p["d"] else "") + f" {mask} {p['b']}x{p['s']} {p['element']}" + (f" {p['target']}" if p["target"] != "sm_90a" else "")
 
 
 def kernel_of(p, **other):
@@ -118,8 +122,8 @@ def read(plan):
 
 
 @functools.cache
-def axes():
-    """AXES without the fields that this build's plans do not have."""
+def axes(target="sm_90a"):
+    """AXES of a target, without the fields that this build's plans do not have."""
     def known(field, value):
         try:
             _api.explain((1, 1, 1, 128), (1, 1, 1, 128), (1, 1, 1, 128), plan=written({field: value}))
@@ -127,22 +131,23 @@ def axes():
             return f"no field '{field}'" not in str(e)
         return True
 
-    return {field: values for field, values in AXES.items() if known(field, values[0])}
+    wanted = SM80_AXES if target != "sm_90a" else [field for field in AXES if field not in ("warps", "registers")]
+    return {field: AXES[field] for field in wanted if known(field, AXES[field][0])}
 
 
 def in_use(p):
     """The fields of the plan that the planner picks, and what ptxas says of its kernel."""
-    plan = _api.explain(*shapes(p), element=p["element"], target="sm_90a", json=True, **options(p))
-    program = _api.compile(*shapes(p), element=p["element"], target="sm_90a", **options(p))
-    known = {**plan["tile"], **plan["order"], "order": plan["order"]["name"], **read(program.text("plan")), "tile": (plan["tile"]["m"], plan["tile"]["n"])}
-    return {field: known[field] for field in axes() if field in known}, program.text("report")
+    plan = _api.explain(*shapes(p), element=p["element"], target=p["target"], json=True, **options(p))
+    program = _api.compile(*shapes(p), element=p["element"], target=p["target"], **options(p))
+    known = {"warps": 4 * plan["tile"]["consumers"], "registers": (plan["registers"]["consumer"],) * 2, **plan["tile"], **plan["order"], "order": plan["order"]["name"], **read(program.text("plan")), "tile": (plan["tile"]["m"], plan["tile"]["n"])}
+    return {field: known[field] for field in axes(p["target"]) if field in known}, program.text("report")
 
 
 def seeds(p, fields):
     """SEEDS of a problem as whole plans, as far as this build knows their fields."""
-    for seed in SEEDS.get(p["d"], []) if p["dv"] == p["d"] else []:
+    for seed in SEEDS.get(p["d"], []) if p["dv"] == p["d"] and p["target"] == "sm_90a" else []:
         for defer in (True, False):
-            yield {field: value for field, value in {**fields, **seed, "defer_max": defer}.items() if field in axes()}
+            yield {field: value for field, value in {**fields, **seed, "defer_max": defer}.items() if field in axes(p["target"])}
 
 
 def neighbours(fields, axes):
@@ -168,7 +173,7 @@ def spilled_bytes(report):
 def prepare(p, plan, allowed_spill):
     """Compiles a candidate into the disk cache; the sentence if it is out."""
     try:
-        program = _api.compile(*shapes(p), element=p["element"], plan=plan, target="sm_90a", **options(p))
+        program = _api.compile(*shapes(p), element=p["element"], plan=plan, target=p["target"], **options(p))
     except (ValueError, NotImplementedError, RuntimeError) as e:
         return str(e).splitlines()[0]
     return complaint(program.text("report"), allowed_spill)
@@ -207,7 +212,7 @@ class Bench:
     def call(self, plan):
         p = self.p
         problem = _api._problem_of(self.q, self.k, self.v, p["element"], window=(p["left"], -1), causal=p["causal"], attention_chunk=0, sink_tokens=0,
-                                   softcap=0.0, sink=None, num_splits=0, pack_gqa=None, plan=plan, passes=None, target="sm_90a")
+                                   softcap=0.0, sink=None, num_splits=0, pack_gqa=None, plan=plan, passes=None, target=p["target"])
         made = _api._make_call(_check.tensors(self.q, self.k, self.v), problem, None, 0.0, None, self.out)
         return lambda: made.run(self.q, self.k, self.v, self.out, self.lse)
 
@@ -351,7 +356,7 @@ class Search:
         follows = p["element"] != self.leader
         others = self.winners.get(kernel_of(p, element=""), []) + ([in_use(dict(p, element=self.leader))[0]] if follows else [])
         starts = list({written(f): f for f in [default, *others, *(() if follows else seeds(p, default))]}.values())
-        searched = {field: values for field, values in axes().items() if field != "multicast" or max(p["d"], p["dv"]) >= MULTICAST_FROM}
+        searched = {field: values for field, values in axes(p["target"]).items() if field != "multicast" or max(p["d"], p["dv"]) >= MULTICAST_FROM}
         best, tried = walk(starts, evaluate, searched, more=lambda: self.more() and not follows)
         plan = written(best)
         if plan == written(default):
@@ -379,7 +384,7 @@ def record(entry):
         return None
     after, before = (tflops(p, entry[key]) for key in ("after_ms", "before_ms"))
     mask = dict(mask="local", left=p["left"], right=0) if p["left"] >= 0 else dict(mask="causal" if p["causal"] else "dense")
-    return dict(target="sm_90a", element=p["element"], head_size=p["d"], head_size_v=p["dv"], **mask, queries=p["s"], keys=p["s"], plan=entry["winner"],
+    return dict(target=p["target"], element=p["element"], head_size=p["d"], head_size_v=p["dv"], **mask, queries=p["s"], keys=p["s"], plan=entry["winner"],
                 tflops=round(after, 1), why=f"{after:.0f} TFLOP/s at {p['b']} x {p['s']}, {before:.0f} before; the best of {entry['tried']} plans")
 
 
@@ -431,6 +436,7 @@ def arguments():
     ap.add_argument("--tokens", type=int, default=16384, help="batch times length (default: %(default)s)")
     ap.add_argument("--width", type=int, default=2048, help="heads times head size (default: %(default)s)")
     ap.add_argument("--elements", default="bf16,f16", help="the first is searched, of others only what won there is tried (default: %(default)s)")
+    ap.add_argument("--target", default="sm_90a", help="sm_80: the kernels of older devices, on this one (default: %(default)s)")
     ap.add_argument("--seconds", type=float, default=math.inf, help="stop in time")
     ap.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes that compile")
     ap.add_argument("--log", type=pathlib.Path, default=cache_folder() / "tune.jsonl",
@@ -452,7 +458,7 @@ def main():
     gpu = torch.cuda.get_device_name()
     out = a.out or (_records.place() if _records.place().suffix == ".json" else _records.place() / _records.file_name(gpu))
     log = Log(a.log, build())
-    wanted = list(problems(a.heads.split(","), a.masks.split(","), [int(s) for s in a.lengths.split(",")], a.tokens, a.width, a.elements.split(",")))
+    wanted = list(problems(a.heads.split(","), a.masks.split(","), [int(s) for s in a.lengths.split(",")], a.tokens, a.width, a.elements.split(","), a.target))
     entries = [log.finished[name_of(p)] for p in wanted if name_of(p) in log.finished]
     left = [p for p in wanted if name_of(p) not in log.finished]
     print(f"{gpu}: {len(wanted)} problems, {len(entries)} of them in the log\n{HEADER}", flush=True)

@@ -62,7 +62,7 @@ def test_what_ptxas_complains_of(report, words):
 
 
 def test_seeds_are_whole_plans_without_unknown_fields(monkeypatch):
-    monkeypatch.setattr(tune, "axes", lambda: {"tile": [], "stages": [], "overlap": []})
+    monkeypatch.setattr(tune, "axes", lambda target="sm_90a": {"tile": [], "stages": [], "overlap": []})
     assert list(tune.seeds(dict(P, d=192, dv=192), {})) == []
     plans = list(tune.seeds(P, {"overlap": True}))
     assert plans and all(plan.keys() == {"tile", "stages", "overlap"} for plan in plans)
@@ -162,7 +162,7 @@ def pretended(monkeypatch, tmp_path):
     cuda = types.SimpleNamespace(is_available=lambda: True, get_device_name=lambda *_: "NVIDIA Pretended")
     monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(cuda=cuda, empty=lambda *_, **__: None, uint8="uint8", Tensor=type(None)))
     monkeypatch.setattr(tune, "Bench", PretendedBench)
-    monkeypatch.setattr(tune, "axes", lambda: {"tile": [(128, n) for n in range(64, 257, 16)], "stages": [1, 2]})
+    monkeypatch.setattr(tune, "axes", lambda target="sm_90a": {"tile": [(128, n) for n in range(64, 257, 16)], "stages": [1, 2]})
     monkeypatch.setattr(tune.concurrent.futures, "ProcessPoolExecutor", InProcess)
     monkeypatch.setattr(tune, "prepare", refused)
     monkeypatch.setattr(tune, "SEEDS", {})
