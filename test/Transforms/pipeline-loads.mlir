@@ -51,3 +51,50 @@ func.func @one_stage(%q: memref<?x?x?x64xf32>, %k: memref<?x?x?x64xf32>, %v: mem
       : memref<?x?x?x64xf32>, memref<?x?x?x64xf32>, memref<?x?x?x64xf32>
   return
 }
+
+// In step: both rings full before the first block; then each fill behind the wait after which the slot is free, V's one
+// block later than K's.
+// CHECK-LABEL: func.func @in_step(
+// CHECK:         %[[KR:.*]] = flash_tile.ring "k" : <2x4x64xf32>
+// CHECK:         %[[VR:.*]] = flash_tile.ring "v" : <2x4x64xf32>
+// CHECK:         ^bb0({{.*}}, %[[T:.*]]: index, %[[N:.*]]: index):
+// CHECK:           flash_tile.fill {{.*}} -> %{{.*}}[%[[T]]]
+// CHECK:             flash_tile.fill {{.*}} -> %[[KR]][%[[N]]]
+// CHECK:             flash_tile.fill {{.*}} -> %[[VR]][%[[N]]]
+// CHECK:           %[[N1:.*]] = arith.addi %[[N]], %c1
+// CHECK:             flash_tile.fill {{.*}} -> %[[KR]][%[[N1]]]
+// CHECK-NOT:         flash_tile.fill
+// CHECK:           scf.for %[[I:[a-z0-9]+]] =
+// CHECK:             %[[IT:.*]] = arith.addi %[[N]], %[[I]]
+// CHECK:             flash_tile.wait %[[KR]][%[[IT]]]
+// CHECK:             %[[I1:.*]] = arith.addi %[[I]], %c1
+// CHECK:             %[[IT1:.*]] = arith.addi %[[N]], %[[I1]]
+// CHECK:               flash_tile.fill {{.*}} -> %[[VR]][%[[IT1]]]
+// CHECK:             flash_tile.mma {{.*}} trans
+// CHECK:             flash_tile.release %[[KR]][%[[IT]]]
+// CHECK-NEXT:        flash_tile.wait %[[VR]][%[[IT]]]
+// CHECK:             %[[I2:.*]] = arith.addi %[[I]], %c2
+// CHECK:             %[[IT2:.*]] = arith.addi %[[N]], %[[I2]]
+// CHECK:               flash_tile.fill {{.*}} -> %[[KR]][%[[IT2]]]
+// CHECK:             flash_tile.softmax_step
+// CHECK:           {flash_tile.run = "right"}
+func.func @in_step(%q: memref<?x?x?x64xf32>, %k: memref<?x?x?x64xf32>, %v: memref<?x?x?x64xf32>, %o: memref<?x?x?x64xf32>) {
+  flash.attention %q, %k, %v outs(%o : memref<?x?x?x64xf32>) by #flash.mask<causal> {plan = #flash.plan<tile = [4, 4], stages = 2, in_step = true>}
+      : memref<?x?x?x64xf32>, memref<?x?x?x64xf32>, memref<?x?x?x64xf32>
+  return
+}
+
+// V(i - 1) is still read where the next QK overlaps: V(i) comes in block i.
+// CHECK-LABEL: func.func @in_step_overlapped(
+// CHECK:         %[[VR:.*]] = flash_tile.ring "v" : <2x4x64xf32>
+// CHECK:         ^bb0({{.*}}, %{{.*}}: index, %[[N:.*]]: index):
+// CHECK-NOT:       -> %[[VR]]
+// CHECK:           scf.for %[[I:[a-z0-9]+]] =
+// CHECK:             %[[IT:.*]] = arith.addi %[[N]], %[[I]]
+// CHECK:             flash_tile.wait
+// CHECK-NEXT:        flash_tile.fill {{.*}} -> %[[VR]][%[[IT]]]
+func.func @in_step_overlapped(%q: memref<?x?x?x64xf32>, %k: memref<?x?x?x64xf32>, %v: memref<?x?x?x64xf32>, %o: memref<?x?x?x64xf32>) {
+  flash.attention %q, %k, %v outs(%o : memref<?x?x?x64xf32>) by #flash.mask<causal> {plan = #flash.plan<tile = [4, 4], stages = 2, in_step = true, overlap = true>}
+      : memref<?x?x?x64xf32>, memref<?x?x?x64xf32>, memref<?x?x?x64xf32>
+  return
+}

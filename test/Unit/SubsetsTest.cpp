@@ -93,6 +93,8 @@ public:
       plan += ", stealing = true";
     if (among(0, 1))
       plan += ", multicast = true";
+    if (among(0, 2) == 0)
+      plan += ", in_step = true";
     if (p.splits > 1)
       plan += ", splits = " + number(p.splits);
     if (p.heads > p.kvHeads && among(0, 1))

@@ -1,4 +1,7 @@
+// One code for all GPUs: the cells of a warp are those of wgmma and of mma.sync alike.
 // RUN: flash-opt %s --convert-flash-tile-to-nvvm --canonicalize --cse | FileCheck %s
+// RUN: sed s/sm_90a/sm_80/ %s | flash-opt --convert-flash-tile-to-nvvm --canonicalize --cse | FileCheck %s
+// RUN: sed s/sm_90a/sm_89/ %s | flash-opt --convert-flash-tile-to-nvvm --canonicalize --cse | FileCheck %s
 
 !o = memref<?x?x?x64xbf16, strided<[?, ?, ?, 1], offset: ?>>
 !lse = memref<?x?x?xf32, strided<[?, ?, ?], offset: ?>>
