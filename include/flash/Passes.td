@@ -92,7 +92,8 @@ def FlashTilePipelineLoads : Pass<"flash-tile-pipeline-loads"> {
   let summary = "Starts the loads of a block while the one before is computed";
   let description = [{
     Expects fill and wait in one run. Gives the K and V rings the plan's `stages`, moves the fill of K one block ahead (across
-    the seams of runs) and the first one before Q's. Changes no number.
+    the seams of runs) and the first one before Q's. With `in_step = true`, where the warps that compute copy too, a fill
+    stands right behind the wait after which its slot is free, as many blocks ahead as there are stages. Changes no number.
   }];
   let dependentDialects = ["::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect"];
 }

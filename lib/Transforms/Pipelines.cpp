@@ -91,7 +91,7 @@ void flash::registerPasses() {
   PassPipelineRegistration<PipelineOptions>(
       "flash-to-tile", "flash ops to kernels of tile ops, laid out and checked", buildFlashToTile);
   PassPipelineRegistration<PipelineOptions>(
-      "flash-to-nvvm", "flash ops to kernels in the LLVM dialect for sm_90a", buildFlashToNVVM);
+      "flash-to-nvvm", "flash ops to kernels in the LLVM dialect for GPUs", buildFlashToNVVM);
   PassPipelineRegistration<PipelineOptions>("flash-to-cpu", "flash ops to loops that a worker runs",
                                             buildFlashToCPU);
 }

@@ -1,4 +1,4 @@
-"""flash-mlir: attention, compiled. NumPy arrays run on the CPU, PyTorch CUDA tensors on Hopper GPUs.
+"""flash-mlir: attention, compiled. NumPy arrays run on the CPU, PyTorch CUDA tensors on Ampere, Ada and Hopper GPUs.
 
 attention(q, k, v, causal=True)                        o = softmax(q k^T / sqrt(D), mask) v
 explain((4, 4096, 16, 128), ..., target="sm_90a")      how that is planned, and why

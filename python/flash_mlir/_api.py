@@ -223,8 +223,8 @@ def attention(q, k, v, *, causal=False, window=(-1, -1), attention_chunk=0, sink
 
     causal, window (left, right; -1 = unbounded), attention_chunk, sink_tokens: which keys a query sees, the last query
     standing at the last key. scale: default 1/sqrt(D). softcap: 0 or the c of c*tanh(s/c). sink: f32 [Hq], a logit that joins
-    each row's denominator. num_splits, pack_gqa: 0 and None leave them to the planner. target: "cpu" or "sm_90a"; None picks
-    by the arrays' device.
+    each row's denominator. num_splits, pack_gqa: 0 and None leave them to the planner. target: "cpu", "sm_90a", "sm_80", "sm_86" or
+    "sm_89" (code for an older device runs on a newer one); None picks by the arrays' device.
 
     cu_seqlens_q, cu_seqlens_k (i32 [B + 1]): sequences lie one after the other, q [total, Hq, D], k and v [total, Hkv, .], o
     [total, Hq, Dv], lse [Hq, total]. seqused_q, seqused_k (i32 [B]): only that many rows of each sequence count; rows of o and
