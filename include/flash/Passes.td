@@ -103,7 +103,7 @@ def FlashTileSplitRoles : Pass<"flash-tile-split-roles"> {
     Expects one loop over the work that fills rings, and a plan with `consumers`; does nothing without. Clones the work
     for each role and erases what its units may not execute. By `split_by`, the consumers share the rows of a tile (each
     has a slot of Q of its own) or the columns of V and of the output (the first writes what all compute alike).
-    Writes `releases` of shared rings. Where the plan says `stealing`, the producer takes tiles from a counter and hands
+    Writes `releases` of shared rings. With `warps` instead, only columns are divided, and the consumers copy too. Where the plan says `stealing`, the producer takes tiles from a counter and hands
     them on through the ring "work". What cannot be divided stays, with the reason in the plan. Changes no number.
 
     Before: `fill q[row] -> %qr[%t]  wait %qr[%t]  for i: fill K -> %kr[%it]  fill V -> %vr[%it]  wait %kr[%it]  mma ..`

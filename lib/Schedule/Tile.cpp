@@ -272,6 +272,18 @@ static constexpr Tile onSm8x(int64_t n, int64_t stages, int64_t warpgroups, bool
   return tile;
 }
 
+static constexpr Tile columnsOnSm8x = {
+    64,
+    32,
+    1,
+    2,
+    SplitBy::columns,
+    255,
+    255,
+    true,
+    false,
+    "the output alone is 64 x 512 f32: each half of the warps owns half of its columns"};
+
 // name, target, largest D, Dv from .. to, dense, causal, local, tile, most rows
 static constexpr TileRow rows[] = {
     {"cpu", Target::cpu, anyHeadSize, 0, anyHeadSize, true, true, true,
@@ -328,6 +340,7 @@ static constexpr TileRow rows[] = {
      onSm8x(32, 2, 1, true, false, "with wider tiles the runs of a window spill")},
     {"sm80-64", Target::sm80, 64, 0, 64, true, true, false,
      onSm8x(48, 2, 1, true, true, "the widest tile beside Q and the next scores in registers")},
+    {"sm80-64-512", Target::sm80, 64, 512, 512, true, true, true, columnsOnSm8x},
     {"sm80-64-256", Target::sm80, 64, 256, 256, true, true, true,
      onSm8x(32, 2, 2, false, false, "the output fills a warp's registers at 16 rows")},
     {"sm80-96-local", Target::sm80, 96, 0, 96, false, false, true,
@@ -349,6 +362,7 @@ static constexpr TileRow rows[] = {
      onSm8x(32, 2, 1, true, false, "with wider tiles the runs of a window spill")},
     {"sm86-64", Target::sm86, 64, 0, 64, true, true, false,
      onSm8x(48, 2, 1, true, true, "the widest tile beside Q and the next scores in registers")},
+    {"sm86-64-512", Target::sm86, 64, 512, 512, true, true, true, columnsOnSm8x},
     {"sm86-64-256", Target::sm86, 64, 256, 256, true, true, true,
      onSm8x(32, 2, 2, false, false, "the output fills a warp's registers at 16 rows")},
     {"sm86-128", Target::sm86, 128, 0, 128, true, true, true,

@@ -43,8 +43,8 @@ def test_arrays_and_shapes_are_planned_alike():
 def test_refusals():
     with pytest.raises(ValueError, match="k's head size"):
         flash_mlir.explain(SHAPES[0], (4, 4096, 4, 64), SHAPES[2])
-    with pytest.raises(NotImplementedError, match="512 are not built for sm_80"):
-        flash_mlir.explain((1, 128, 4, 64), (1, 128, 4, 64), (1, 128, 4, 512), target="sm_80")
+    with pytest.raises(ValueError, match="sm_86 has 101376"):
+        flash_mlir.explain(*SHAPES, target="sm_86", plan="#flash.plan<stages = 3>")
     with pytest.raises(NotImplementedError, match="f8"):
         flash_mlir.explain(*SHAPES, element="f8e4m3")
     with pytest.raises(ValueError, match="f32"):

@@ -14,8 +14,7 @@ std::vector<HeadTile> headTiles(Target target) {
   for (int64_t d = 8; d <= 256; d += 8)
     for (int64_t dv = 8; dv <= 256; dv += 8)
       add(d, dv);
-  if (target == Target::cpu || machineOf(target).roles) // no kernel elsewhere
-    add(64, 512);
+  add(64, 512);
   return pairs;
 }
 

@@ -78,8 +78,10 @@ private:
 };
 
 std::string Sm80Emitter::whyNotBuilt(Operation *op) const {
-  if (isa<tile::RolesOp>(op))
-    return "a block of several roles";
+  if (auto roles = dyn_cast<tile::RolesOp>(op)) {
+    if (roles.getRoles().size() > 1) // instances of one share copies and meet at all waits
+      return "a block of several roles";
+  }
   if (auto read = dyn_cast<tile::ReadOp>(op)) {
     if (read.getTile().getType().getShape()[1] % Ldmatrix::side)
       return "reading a tile of other than a multiple of 16 columns";

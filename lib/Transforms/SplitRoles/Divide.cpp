@@ -250,6 +250,8 @@ void flash::divideRings(func::FuncOp kernel, const Division &division) {
   for (RingOp ring : kernel.getBody().getOps<RingOp>()) {
     if (!division.rowRings.contains(ring.getRing())) {
       ring.setReleases(ring.getReleases() * division.consumers);
+      if (division.copies)
+        ring.setWriters(ring.getWriters() * division.consumers);
       continue;
     }
     RingType type = ring.getRing().getType();

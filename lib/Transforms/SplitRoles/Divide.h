@@ -11,6 +11,7 @@ namespace flash {
 /// What the consumers of a tile divide, found before anything is changed.
 struct Division {
   int64_t consumers = 1;
+  bool copies = false; ///< the consumers copy too, each its share of every tile
   schedule::SplitBy by = schedule::SplitBy::rows;
   int64_t part = 0;                          ///< rows or columns of one consumer
   mlir::SetVector<mlir::Value> rowRings;     ///< by rows: rings whose tiles hold rows of the output

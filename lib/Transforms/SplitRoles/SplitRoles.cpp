@@ -133,17 +133,19 @@ Reason split(func::FuncOp kernel, PlanAttr plan, Division &division) {
 
   OpBuilder b(work);
   Location loc = work.getLoc();
-  const Unit producerUnits[] = {Unit::copy}, consumerUnits[] = {Unit::tensor, Unit::vector};
+  const Unit producerUnits[] = {Unit::copy}, consumerUnits[] = {Unit::tensor, Unit::vector},
+             allUnits[] = {Unit::copy, Unit::tensor, Unit::vector};
   auto role = [&](StringRef name, int64_t instances, unsigned index,
                   ArrayRef<Unit> units) -> Attribute {
     return RoleAttr::get(b.getContext(), name, instances, schedule::warpgroupWarps,
                          plan.getInt("registers", index).value_or(0), units);
   };
-  auto roles =
-      RolesOp::create(b, loc,
-                      b.getArrayAttr({role("producer", 1, 0, producerUnits),
-                                      role("consumer", division.consumers, 1, consumerUnits)}),
-                      /*bodiesCount=*/2);
+  SmallVector<Attribute> attrs;
+  if (!division.copies)
+    attrs.push_back(role("producer", 1, 0, producerUnits));
+  attrs.push_back(role("consumer", division.consumers, 1,
+                       division.copies ? ArrayRef(allUnits) : ArrayRef(consumerUnits)));
+  auto roles = RolesOp::create(b, loc, b.getArrayAttr(attrs), attrs.size());
   Value tiles;
   if (plan.getFlag("stealing") == true) {
     OpBuilder before(roles);
@@ -157,7 +159,7 @@ Reason split(func::FuncOp kernel, PlanAttr plan, Division &division) {
     map.clear();
     auto clone = cast<ForWorkOp>(b.clone(*work, map));
     YieldOp::create(b, loc, ValueRange());
-    const bool consumes = region.getRegionNumber() == 1;
+    const bool consumes = region.getRegionNumber() + 1 == attrs.size();
     if (tiles) {
       clone.getRingMutable().assign(tiles);
       clone.setTakes(!consumes);
@@ -166,7 +168,8 @@ Reason split(func::FuncOp kernel, PlanAttr plan, Division &division) {
       divideConsumer(clone, block->getArgument(0), division, map);
     else
       divideProducer(clone, division);
-    eraseStrangers(clone, consumes ? ArrayRef(consumerUnits) : ArrayRef(producerUnits));
+    if (!division.copies)
+      eraseStrangers(clone, consumes ? ArrayRef(consumerUnits) : ArrayRef(producerUnits));
   }
   work.erase();
 
@@ -179,10 +182,15 @@ struct SplitRoles : flash::impl::FlashTileSplitRolesBase<SplitRoles> {
     forEachKernel(getOperation(), [](func::FuncOp kernel, PlanAttr plan) {
       Division division;
       std::optional<int64_t> consumers = plan.getInt("consumers");
-      const bool wanted = consumers && plan.getFlag("roles") != false;
+      bool wanted = consumers && plan.getFlag("roles") != false;
       division.consumers = consumers.value_or(1);
       if (auto by = schedule::parseSplitBy(plan.getText("split_by").value_or("rows")))
         division.by = *by;
+      // Warps that copy and compute deal rows without roles of their own.
+      if (auto warps = plan.getInt("warps"); warps && division.by == schedule::SplitBy::columns) {
+        division.consumers = *warps / schedule::warpgroupWarps;
+        division.copies = wanted = true;
+      }
       Reason why = wanted ? split(kernel, plan, division) : std::nullopt;
       if (why)
         leaveAlone(kernel, "roles", *why);
