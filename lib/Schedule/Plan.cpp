@@ -246,7 +246,7 @@ static std::optional<Refusal> chooseSplits(Plan &plan, const Problem &problem,
 
 static void chooseOrder(Plan &plan, const Problem &problem, const PlanOverrides &overrides) {
   const bool split = plan.splits > 1, dense = plan.mask.kind == MaskKind::dense;
-  const bool ragged = isRagged(problem) && problem.target == Target::cpu;
+  const bool ragged = isRagged(problem) && (problem.packedQ || problem.target == Target::cpu);
   const bool uneven = isRagged(problem) && !ragged;
   plan.order = ragged             ? WorkOrder::varlenDynamic
                : split            ? WorkOrder::single
@@ -267,8 +267,8 @@ static void chooseOrder(Plan &plan, const Problem &problem, const PlanOverrides 
   plan.persistent = overrides.persistent.value_or(plan.roles && plan.order != WorkOrder::single);
   plan.l2Section = overrides.l2Section.value_or(0);
   const bool roles = machineOf(problem.target).roles, gathers = plan.transfer == Transfer::gather;
-  plan.stealing =
-      overrides.stealing.value_or(roles && !gathers && plan.order == WorkOrder::dynamic);
+  const bool isUneven = plan.order == WorkOrder::dynamic || plan.order == WorkOrder::varlenDynamic;
+  plan.stealing = overrides.stealing.value_or(roles && !gathers && isUneven);
   plan.reasons.stealing = overrides.stealing ? overrides.why
                           : plan.stealing    ? "tiles differ, so whoever is done takes the next"
                           : !roles           ? "without roles nobody takes tiles ahead"

@@ -268,6 +268,17 @@ TEST(Plan, Ragged) {
   EXPECT_EQ(planned(p, {.order = WorkOrder::single}).order, WorkOrder::single);
 }
 
+TEST(Plan, PackedTilesOfHopperAreTakenFromACounter) {
+  Problem p = problem(Target::sm90);
+  p.packedQ = p.packedK = true;
+  p.totalQ = 1500;
+  Plan plan = planned(p);
+  EXPECT_EQ(plan.order, WorkOrder::varlenDynamic);
+  EXPECT_EQ(plan.stealing, plan.transfer == Transfer::tma);
+  EXPECT_EQ(gridOf(plan, p), min(tilesOf(workShapeOf(plan, p)), machineOf(p.target).sms));
+  EXPECT_FALSE(planned(p, {.order = WorkOrder::single}).stealing);
+}
+
 TEST(Plan, PagesThatNoTensorMapDescribes) {
   Problem p = problem(Target::sm90);
   p.usedK = true;

@@ -171,7 +171,7 @@ LogicalResult Kernel::check() {
       auto dim = dyn_cast<memref::DimOp>(op);
       auto load = dyn_cast<memref::LoadOp>(op); // of a sink
       if (!isArgument(operand) ||
-          (!isa<tile::ViewOp, tile::FinalizeOp, tile::RotateOp>(op) &&
+          (!isa<tile::ViewOp, tile::ForWorkOp, tile::FinalizeOp, tile::RotateOp>(op) &&
            !(dim && dim.getConstantIndex()) &&
            !(load && load.getMemRefType().getRank() == 1 && load.getType().isF32())))
         refuse(op) << "memrefs are the kernel's arguments, for views, sinks and constant dims only";

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #include "Structure.h"
 #include "flash/Conversion/IrInt.h"
+#include "flash/Conversion/PackedWork.h"
 #include "flash/Schedule/BlockRange.h"
 #include "flash/Schedule/WorkOrder.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -31,16 +32,24 @@ static void expandRange(IRRewriter &rewriter, tile::BlockRangeOp op) {
 
 static schedule::WorkShape<IrInt> shapeOf(B &b, tile::ForWorkOp op) {
   IrInt heads(b, op.getHeads()), batch(b, op.getBatch());
+  if (op.getPacked()) // its tiles are counted through
+    batch = IrInt(b, int64_t(1));
   IrInt section = op.getSection() ? IrInt(b, op.getSection()) : heads * batch;
   return {IrInt(b, op.getMTiles()), heads,   batch,
           IrInt(b, op.getSplits()), section, static_cast<int64_t>(op.getCluster())};
 }
 
 /// Moves the work's body to the end of `body`, as the tile of `ordinal`; gives its yield.
-static tile::YieldOp moveBody(B &b, IRRewriter &rewriter, tile::ForWorkOp op, Block *body,
-                              Value ordinal, ValueRange carried) {
-  auto work =
-      schedule::workAt(*schedule::parseOrder(op.getOrder()), IrInt(b, ordinal), shapeOf(b, op));
+static tile::YieldOp moveBody(B &b, IRRewriter &rewriter, tile::ForWorkOp op, Kernel &kernel,
+                              Block *body, Value ordinal, ValueRange carried) {
+  IrInt t(b, ordinal);
+  auto rowsBefore = [&](IrInt sequence) {
+    return IrInt(b, kernel.entry(b, op.getPacked(), sequence.get()));
+  };
+  auto work = op.getPacked()
+                  ? packedWorkAt(b, t, shapeOf(b, op), IrInt(b, op.getBatch()), op.getGroup(),
+                                 *op.getTile(), rowsBefore)
+                  : schedule::workAt(*schedule::parseOrder(op.getOrder()), t, shapeOf(b, op));
   SmallVector<Value> arguments{work.m.get(), work.head.get(), work.batch.get(), work.split.get()};
   llvm::append_range(arguments, carried);
   auto yield = cast<tile::YieldOp>(op.getBody().front().getTerminator());
@@ -93,7 +102,7 @@ static void expandTaking(IRRewriter &rewriter, tile::ForWorkOp op, Kernel &kerne
   Value next;
   if (op.getTakes())
     next = take(b, op, tiles, kernel, emitter);
-  auto yield = moveBody(b, rewriter, op, body, t, body->getArguments().drop_front(2));
+  auto yield = moveBody(b, rewriter, op, kernel, body, t, body->getArguments().drop_front(2));
   b.setInsertionPoint(yield);
   if (op.getTakes()) {
     Value isNone = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, kernel.counterNumber(),
@@ -111,7 +120,7 @@ static void expandTaking(IRRewriter &rewriter, tile::ForWorkOp op, Kernel &kerne
 }
 
 /// Block i of n takes the ordinals i, i + n, ... of the order; `isOne`: there are n.
-static void expandWork(IRRewriter &rewriter, tile::ForWorkOp op, bool isOne) {
+static void expandWork(IRRewriter &rewriter, tile::ForWorkOp op, Kernel &kernel, bool isOne) {
   B b(op.getLoc(), rewriter);
   Value first = toIndex(b, NVVM::BlockIdXOp::create(b, b.getI32Type()));
   if (isOne && op->use_empty()) {
@@ -120,7 +129,7 @@ static void expandWork(IRRewriter &rewriter, tile::ForWorkOp op, bool isOne) {
     Block *body = scf::IfOp::create(b, isTile).thenBlock();
     rewriter.eraseOp(body->getTerminator());
     b.setInsertionPointToEnd(body);
-    auto yield = moveBody(b, rewriter, op, body, first, op.getInits());
+    auto yield = moveBody(b, rewriter, op, kernel, body, first, op.getInits());
     rewriter.replaceOpWithNewOp<scf::YieldOp>(yield);
     rewriter.eraseOp(op);
     return;
@@ -132,7 +141,7 @@ static void expandWork(IRRewriter &rewriter, tile::ForWorkOp op, bool isOne) {
   if (op.getInits().empty())
     rewriter.eraseOp(body->getTerminator());
   b.setInsertionPointToEnd(body);
-  auto yield = moveBody(b, rewriter, op, body, loop.getInductionVar(), loop.getRegionIterArgs());
+  auto yield = moveBody(b, rewriter, op, kernel, body, loop.getInductionVar(), loop.getRegionIterArgs());
   rewriter.replaceOpWithNewOp<scf::YieldOp>(yield, yield.getValues());
   rewriter.replaceOp(op, loop.getResults());
 }
@@ -250,7 +259,7 @@ LogicalResult expandStructure(Kernel &kernel, TileEmitter &emitter) {
       if (work.getRing())
         expandTaking(rewriter, work, kernel, emitter);
       else
-        expandWork(rewriter, work, isOne);
+        expandWork(rewriter, work, kernel, isOne);
     } else if (auto roles = dyn_cast<tile::RolesOp>(op)) {
       expandRoles(rewriter, roles, emitter);
     }

@@ -27,9 +27,6 @@ std::string TileEmitter::whyNotBuilt(Operation *op) const {
       return "a product of other than 16-bit elements";
     if (mma.getB().getType().getShape()[mma.getTransB() ? 1 : 0] % 16)
       return "a product over other than a multiple of 16";
-  } else if (auto work = dyn_cast<tile::ForWorkOp>(op)) {
-    if (schedule::parseOrder(work.getOrder()) == schedule::WorkOrder::varlenDynamic)
-      return "the order varlen_dynamic";
   }
   return {};
 }
