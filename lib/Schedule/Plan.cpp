@@ -287,8 +287,9 @@ std::variant<Plan, Refusal> makePlan(const Problem &problem, const PlanOverrides
   const HeadTile head = headTileOf(problem.target, problem.headSize, problem.headSizeV);
   plan.headTile = head.d;
   plan.headTileV = head.dv;
-  const TileRow *row = defaultTile(problem.target, head, plan.mask.kind,
-                                   overrides.tileM ? unlimited : rowsOf(problem, overrides));
+  const TileRow *row =
+      defaultTile(problem.target, head, plan.mask.kind,
+                  overrides.tileM ? unlimited : rowsOf(problem, overrides), hasTables(problem));
   if (!row)
     return Refusal{Refusal::notBuilt, "kernels of head sizes " + number(head.d) + " and " +
                                           number(head.dv) + " are not built for " +

@@ -296,6 +296,19 @@ static constexpr TileRow rows[] = {
     {"sm90-192-few", Target::sm90, 192, 0, 192, true, true, true, fewOnSm90(64, 4), 64},
     {"sm90-256-few", Target::sm90, 256, 0, 256, true, true, true, fewOnSm90(64, 3), 64},
 
+    // A producer that looks rows up needs registers of the consumers.
+    {"sm90-64-local-tables", Target::sm90, 64, 0, 64, false, false, true,
+     windowOnSm90(128, 128, 2, "two consumers spare registers to look rows up"), unlimited, true},
+    {"sm90-64-tables", Target::sm90, 64, 0, 64, true, true, false,
+     onSm90(128, 128, 2, "two consumers spare registers to look rows up"), unlimited, true},
+    {"sm90-64-256-tables", Target::sm90, 64, 256, 256, true, true, true,
+     windowOnSm90(128, 64, 2, "fewer keys spare registers to look rows up", false), unlimited,
+     true},
+    {"sm90-192-tables", Target::sm90, 192, 129, 192, true, true, true,
+     windowOnSm90(128, 64, 2, "fewer keys spare registers to look rows up"), unlimited, true},
+    {"sm90-256-tables", Target::sm90, 256, 193, 256, true, true, true,
+     windowOnSm90(128, 48, 2, "fewer keys spare registers to look rows up"), unlimited, true},
+
     {"sm90-64-512", Target::sm90, 64, 512, 512, true, true, true,
      onSm90(64, 64, 2, "the output alone is 64 x 512 f32: each consumer owns half of its columns",
             false, SplitBy::columns)},
@@ -373,8 +386,9 @@ static constexpr TileRow rows[] = {
      onSm8x(32, 1, 2, false, false, "the widest tile that shared memory holds")},
 };
 
-bool TileRow::covers(HeadTile head, MaskKind mask, int64_t rows) const {
-  if (rows > maxRows || head.d > maxHeadSize || head.dv < minHeadSizeV || head.dv > maxHeadSizeV)
+bool TileRow::covers(HeadTile head, MaskKind mask, int64_t rows, bool tables) const {
+  if (rows > maxRows || (looksUp && !tables) || head.d > maxHeadSize || head.dv < minHeadSizeV ||
+      head.dv > maxHeadSizeV)
     return false;
   switch (mask) {
   case MaskKind::dense:
@@ -389,11 +403,12 @@ bool TileRow::covers(HeadTile head, MaskKind mask, int64_t rows) const {
 
 std::span<const TileRow> tileRows() { return rows; }
 
-const TileRow *defaultTile(Target target, HeadTile head, MaskKind mask, int64_t queries) {
+const TileRow *defaultTile(Target target, HeadTile head, MaskKind mask, int64_t queries,
+                           bool tables) {
   // sm_89 has the shared memory and registers of sm_86.
   const Target of = target == Target::sm89 ? Target::sm86 : target;
   for (const TileRow &row : rows)
-    if (row.target == of && row.covers(head, mask, queries))
+    if (row.target == of && row.covers(head, mask, queries, tables))
       return &row;
   return nullptr;
 }

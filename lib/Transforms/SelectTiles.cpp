@@ -53,12 +53,17 @@ LogicalResult selectTile(AttentionOp op) {
   if (plan->splitBy != schedule::SplitBy::rows)
     attr = filled(attr, "split_by", builder.getStringAttr(schedule::splitByName(plan->splitBy)));
   attr = filled(attr, "overlap", builder.getBoolAttr(plan->overlap));
+  const schedule::Problem problem = problemOf(op, op.getTarget()->target());
+  const auto *anyRows =
+      schedule::defaultTile(problem.target, {plan->headTile, plan->headTileV}, plan->mask.kind,
+                            schedule::unlimited, schedule::hasTables(problem));
   for (auto [field, on] : {std::pair{"q_in_regs", plan->qInRegisters},
                            {"early_wait", plan->earlyWait},
                            {"ping_pong", plan->pingPong},
                            {"defer_max", plan->deferMax},
                            {"multicast", plan->multicast}})
-    if (on) // off where left out
+    // Off where left out, but for what the tile of any number of queries has on.
+    if (on || (field == StringRef("defer_max") && anyRows && anyRows->tile.deferMax))
       attr = filled(attr, field, builder.getBoolAttr(on));
   if (plan->roles && plan->transfer != schedule::Transfer::tma)
     attr = filled(attr, "transfer", builder.getStringAttr(schedule::transferName(plan->transfer)),

@@ -46,6 +46,8 @@ STRUCTURES = [
     (256, "tile = [128, 64], early_wait = true, multicast = true"),
     (256, "tile = [128, 80], defer_max = false, multicast = true"),
 ]
+# Where rows are looked up; pages of 1 are gathered.
+SERVING = ("packed", "used", "pages of 1", "pages of 16", "pages of 256")
 SM80_STRUCTURES = [
     (64, "tile = [64, 64], registers = [168, 168]"),
     (64, "tile = [128, 64], overlap = false, defer_max = false"),
@@ -83,6 +85,11 @@ def sm90_cases():
         yield d, dv, "causal", "bf16", ("gather",)
         yield d, dv, "dense", "bf16", ("splits = 3",)
         yield d, dv, "causal", "f16", ("splits = 3", "softcap", "sink")
+        yield d, dv, "dense", "bf16", ("1 query", "splits = 3")
+        for option in SERVING:
+            yield d, dv, "causal", "bf16", (option,)
+            yield d, dv, "dense", "bf16", (option, "1 query")
+        yield d, dv, "local", "bf16", ("packed",)
     for mask in ("dense", "causal", "local"):
         for d, structure in STRUCTURES:
             yield d, d, mask, "bf16", (structure,)
@@ -104,17 +111,34 @@ def op_text(d, dv, mask, element, options, target):
     plan = ", ".join('transfer = "gather"' if o == "gather" else o for o in options if o == "gather" or "=" in o)
     plan = f", plan = #flash.plan<{plan}>" if plan else ""
 
-    def memref(cols):
-        return f"memref<?x?x?x{cols}x{element}, strided<[?, ?, ?, 1], offset: ?>>"
+    few, packed = "1 query" in options, "packed" in options
+    page = next((o.removeprefix("pages of ") for o in options if o.startswith("pages of ")), None)
+    heads, kv_heads = ("8", "2") if few else ("?", "?")
 
-    lse, logits = "memref<?x?x?xf32, strided<[?, ?, ?], offset: ?>>", "memref<?xf32, strided<[?], offset: ?>>"
-    args = f"%q: {memref(d)}, %k: {memref(d)}, %v: {memref(dv)}, %o: {memref(dv)}, %lse: {lse}, %scale: f32"
-    args += ", %cap: f32" if softcap else ""
-    args += f", %sink: {logits}" if sink else ""
-    extra = (f"sink(%sink : {logits}) " if sink else "") + "scale %scale " + ("softcap %cap " if softcap else "")
+    def memref(rows, heads, cols):
+        strides = "?, " * (rows.count("x") + 1)
+        return f"memref<{rows}{heads}x{cols}x{element}, strided<[{strides}1], offset: ?>>"
+
+    queries, keys = ("?x", "?x") if packed else ("?x1x" if few else "?x?x", f"?x{page or '?'}x")
+    q, k = memref(queries, heads, d), memref(keys, kv_heads, d)
+    v, o = memref(keys, kv_heads, dv), memref(queries, heads, dv)
+    lse = f"memref<{heads}x?xf32, strided<[?, ?], offset: ?>>" if packed else f"memref<?x{heads}x?xf32, strided<[?, ?, ?], offset: ?>>"
+    logits, rows, table = f"memref<{heads}xf32, strided<[?], offset: ?>>", "memref<?xi32, strided<[1], offset: ?>>", "memref<?x?xi32, strided<[?, 1], offset: ?>>"
+    args = f"%q: {q}, %k: {k}, %v: {v}, %o: {o}, %lse: {lse}, %scale: f32"
+    extra = "scale %scale "
+    for used, argument, clause in (
+        (softcap, "%cap: f32", "softcap %cap"),
+        (packed, f"%cq: {rows}, %most: index, %ck: {rows}", f"cu_seqlens_q(%cq : {rows}) max_seqlen_q %most cu_seqlens_k(%ck : {rows})"),
+        (page or "used" in options, f"%used: {rows}", f"seqused_k(%used : {rows})"),
+        (page, f"%pages: {table}", f"page_table(%pages : {table})"),
+    ):
+        args += f", {argument}" if used else ""
+        extra += f"{clause} " if used else ""
+    if sink:
+        args, extra = args + f", %sink: {logits}", f"sink(%sink : {logits}) " + extra
     return f"""func.func @attention({args}) {{
-  flash.attention %q, %k, %v {extra}outs(%o, %lse : {memref(dv)}, {lse}) by #flash.mask<{MASKS[mask]}>
-      {{target = #flash.target<"{target}">{plan}}} : {memref(d)}, {memref(d)}, {memref(dv)}
+  flash.attention %q, %k, %v {extra}outs(%o, %lse : {o}, {lse}) by #flash.mask<{MASKS[mask]}>
+      {{target = #flash.target<"{target}">{plan}}} : {q}, {k}, {v}
   return
 }}
 """

@@ -39,8 +39,11 @@ TEST(Tile, EveryHeadSizePairAndMaskHasARowThatFits) {
       for (MaskKind mask : allMaskKinds) {
         SCOPED_TRACE(std::string(targetName(target)) + " " + std::to_string(head.d) + " " +
                      std::to_string(head.dv) + " " + std::string(maskName(mask)));
-        for (int64_t queries : {int64_t(1), unlimited}) {
-          const TileRow *row = defaultTile(target, head, mask, queries);
+        for (auto [queries, tables] : {std::pair{int64_t(1), false},
+                                       {unlimited, false},
+                                       {int64_t(1), true},
+                                       {unlimited, true}}) {
+          const TileRow *row = defaultTile(target, head, mask, queries, tables);
           ASSERT_NE(row, nullptr);
           const Machine &machine = machineOf(target);
           EXPECT_EQ(whyNotTile(row->tile, head, ElementType::bf16, machine), std::nullopt);
@@ -58,7 +61,7 @@ TEST(Tile, EveryRowIsUsedAndSaysWhy) {
     bool used = false;
     for (HeadTile head : headTiles(row.target))
       for (MaskKind mask : allMaskKinds)
-        used |= defaultTile(row.target, head, mask, row.maxRows) == &row;
+        used |= defaultTile(row.target, head, mask, row.maxRows, row.looksUp) == &row;
     EXPECT_TRUE(used) << row.name;
   }
 }

@@ -111,13 +111,15 @@ struct TileRow {
   bool dense, causal, local;                       ///< masks it is meant for
   Tile tile;
   int64_t maxRows = unlimited; ///< of a (batch, KV head) or (batch, head): as a tile may pack them
+  bool looksUp = false;        ///< only where tables say where rows lie
 
-  bool covers(HeadTile head, MaskKind mask, int64_t rows) const;
+  bool covers(HeadTile head, MaskKind mask, int64_t rows, bool tables) const;
 };
 std::span<const TileRow> tileRows();
 
 /// The row of a problem, or none where the target has no table yet.
-const TileRow *defaultTile(Target target, HeadTile head, MaskKind mask, int64_t rows = unlimited);
+const TileRow *defaultTile(Target target, HeadTile head, MaskKind mask, int64_t rows = unlimited,
+                           bool tables = false);
 
 /// Why the machine cannot run the tile (registers, MMA shapes, threads), or nothing. Shared memory
 /// is the block layout's question (Layout.h).

@@ -234,6 +234,8 @@ private:
     {
       B b(func.getLoc(), func);
       b.setInsertionPointToStart(&func.getBody().front());
+      if (func->hasAttr("flash.leads")) // the next may begin once all blocks of this have
+        NVVM::GriddepcontrolOp::create(b, NVVM::GridDepActionKind::launch_dependents);
       if (func->hasAttr("flash.follows")) // may begin before the kernel that it follows has ended
         NVVM::GriddepcontrolOp::create(b, NVVM::GridDepActionKind::wait);
       emitter->prologue(b);
