@@ -158,3 +158,13 @@ def test_offsets_past_2_to_the_31():
     o = flash_mlir.attention_with_kvcache(np.concatenate((q, q[:1])), cache, cache, k_new=new, v_new=new, seqused_k=i32(0, 3, 16), leftpad_k=i32(0, 3, 16))
     for b in range(3):
         np.testing.assert_allclose(o[b].astype(np.float64), alone(q[b % 2], new[b], new[b])[0], atol=5e-3)
+
+
+def test_tens_of_thousands_of_sequences():
+    rng = np.random.default_rng(5)
+    lengths_q, lengths_k = rng.integers(0, 4, 20000), rng.integers(0, 6, 20000)
+    cu_q, cu_k = (np.concatenate(([0], np.cumsum(n))).astype(np.int32) for n in (lengths_q, lengths_k))
+    q, k = draw(cu_q[-1], 2, 32), draw(cu_k[-1], 1, 32, seed=1)
+    o = flash_mlir.attention(q, k, k, causal=True, cu_seqlens_q=cu_q, cu_seqlens_k=cu_k)
+    for b in (0, *rng.integers(0, 20000, 300), 19999):
+        close(o[cu_q[b] : cu_q[b + 1]], alone(q[cu_q[b] : cu_q[b + 1]], k[cu_k[b] : cu_k[b + 1]], k[cu_k[b] : cu_k[b + 1]], causal=True)[0])

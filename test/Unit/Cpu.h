@@ -26,8 +26,8 @@ struct Problem {
   double softcap = 0;
   bool sink = false;
   uint64_t seed = 0;
-  /// How sequences lie in memory. Other than dense, they have usedQ and usedK rows, of lenQ and lenK
-  /// at most; inputs and outputs here are as dense all the same, outputs 0 where no row is.
+  /// How sequences lie in memory. Other than dense, they have usedQ and usedK rows, of lenQ and
+  /// lenK at most; inputs and outputs here are as dense all the same, outputs 0 where no row is.
   enum { dense, packed, paged } rows = dense;
   std::vector<int64_t> usedQ = {}, usedK = {};
 

@@ -17,7 +17,7 @@ namespace flash {
 struct Request {
   std::string text; ///< as it was asked; what records advised stands in it as a plan
   schedule::Problem problem;
-  bool merge = false; ///< not attention but the join of its parts; there is no plan
+  bool merge = false;                 ///< not attention but the join of its parts; there is no plan
   std::string byHand;                 ///< "#flash.plan<...>" of a hand or a record, or empty
   std::map<std::string, bool> passes; ///< optional passes by name
   schedule::Plan plan;
@@ -31,7 +31,8 @@ Or<Request> readRequest(const std::string &text);
 /// Everything that shapes the code, the compiler and the assembler left out.
 std::string keyOf(const Request &request);
 
-/// A function of one flash.attention (or flash.combine) over memrefs whose sizes and strides are known at run time.
+/// A function of one flash.attention (or flash.combine) over memrefs whose sizes and strides are
+/// known at run time.
 std::string opText(const Request &request);
 
 /// Name of the function in opText, which names the kernels.

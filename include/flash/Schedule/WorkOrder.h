@@ -61,7 +61,9 @@ template <class I> I tilesOf(const WorkShape<I> &shape) {
   return mTiles * shape.heads * shape.batch * shape.splits;
 }
 
-template <class I> struct Work { I m, head, batch, split; };
+template <class I> struct Work {
+  I m, head, batch, split;
+};
 
 /// The tile of ordinal t, 0 <= t < tilesOf(shape). Closed form, so not for varlenDynamic, which
 /// needs the tables of its sequences (varlenWorkAt) and is answered as `dynamic` would be: that is

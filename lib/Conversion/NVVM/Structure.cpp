@@ -141,7 +141,8 @@ static void expandWork(IRRewriter &rewriter, tile::ForWorkOp op, Kernel &kernel,
   if (op.getInits().empty())
     rewriter.eraseOp(body->getTerminator());
   b.setInsertionPointToEnd(body);
-  auto yield = moveBody(b, rewriter, op, kernel, body, loop.getInductionVar(), loop.getRegionIterArgs());
+  auto yield =
+      moveBody(b, rewriter, op, kernel, body, loop.getInductionVar(), loop.getRegionIterArgs());
   rewriter.replaceOpWithNewOp<scf::YieldOp>(yield, yield.getValues());
   rewriter.replaceOp(op, loop.getResults());
 }
