@@ -95,7 +95,7 @@ def call(b=2, sq=300, sk=500, hq=4, hkv=2, d=128):
 
 
 def launch(program, tensors, device=0, stream=0x1234):
-    lib.call("flash_launch", program.handle, (lib.Tensor * len(tensors))(*tensors), len(tensors), lib.Scalars(0.25, 3.0), device, stream)
+    lib.call("flash_launch", program.handle, (lib.Tensor * len(tensors))(*tensors), len(tensors), lib.Scalars(0.25, 3.0, 300, 500), device, stream)
 
 
 def launched(fake, program, tensors, **options):
@@ -231,6 +231,22 @@ def test_packed_heads_are_rows_of_a_box(fake):
     assert (p["rows"], p["group"], m.rank, m.address) == (64, 4, 5, Q)
     assert list(m.sizes) == [128, 4, 5, 2, 2] and list(m.box) == [64, 4, 16, 1, 1]
     assert list(m.strides[:4]) == [2 * 128, 2 * 8 * 128, 2 * 4 * 128, 2 * 5 * 8 * 128]
+
+
+def test_packed_rows_have_maps_without_a_batch_and_values_smaller_boxes(fake):
+    program = compiled(batch=2, heads=4, kv_heads=2, len_q=300, len_k=500, packed_q=True, packed_k=True, total_q=400, num_splits=1, pack_gqa=False)
+    table = lambda name, data: tensor(name, data, (3,))
+    tensors = [tensor(b"q", Q, (400, 4, 128)), tensor(b"k", K, (700, 2, 128)), tensor(b"v", V, (700, 2, 128)), tensor(b"o", O, (400, 4, 128)),
+               tensor(b"lse", LSE, (4, 400)), table(b"cu_seqlens_q", W), table(b"cu_seqlens_k", W + 64)]
+    _, parameters = launched(fake, program, tensors)
+    maps = {(p["arg"], p["rows"]): fake.map[value] for p, value in parameters if p["kind"] == "tensor_map"}
+    assert {("q", 64), ("k", 128), ("v", 128), ("v", 8), ("v", 1)} <= set(maps)
+    for (name, rows), m in maps.items():
+        heads, total = (4, 400) if name == "q" else (2, 700)
+        assert (m.rank, list(m.sizes[:4]), list(m.box[:4])) == (4, [128, total, heads, 1], [64, rows, 1, 1])
+        assert list(m.strides[:2]) == [2 * heads * 128, 2 * 128]
+    values = {(p["kind"], p["arg"]): value for p, value in parameters if p["kind"] in ("pointer", "index")}
+    assert values["pointer", "cu_seqlens_q"] == W and values["pointer", "cu_seqlens_k"] == W + 64
 
 
 def test_no_keys(fake, program):
