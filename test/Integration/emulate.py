@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""Kernels for sm_80, sm_86 and sm_89 against float64 without a GPU: their PTX runs block by block in ptx.py.
+
+    python3 test/Integration/emulate.py [--only TEXT]
+
+Needs flash_mlir (PYTHONPATH, FLASH_LIBRARY) and ml_dtypes. Prints a line a kernel and at last `N passed, M failed`.
+"""
+import argparse
+import json
+import pathlib
+import struct
+import sys
+
+import ml_dtypes
+import numpy as np
+import ptx
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "python/tests")]
+import float64  # noqa: E402
+import flash_mlir  # noqa: E402
+
+DTYPES = {"bf16": (ml_dtypes.bfloat16, 1.2e-2), "f16": (np.float16, 2e-3)}
+DEFER, PLAIN = "#flash.plan<defer_max = true>", "#flash.plan<tile = [128, 64], stages = 1, overlap = false, defer_max = false>"
+# (head sizes, queries, keys, query heads, KV heads, options)
+CASES = [((d, dv), 130, 200, 1, 1, dict(target=target)) for d, dv in ((64, 64), (96, 96), (128, 128), (192, 192), (192, 128), (256, 256), (64, 256), (64, 512)) for target in ("sm_80", "sm_86")]
+CASES += [((d, dv), 150, 333, 1, 1, dict(target=target, causal=True)) for d, dv in ((64, 64), (128, 128), (192, 128), (256, 256), (64, 512)) for target in ("sm_80", "sm_89")]
+CASES += [
+    ((40, 72), 40, 70, 4, 1, dict(causal=True, sink=(0.3, -1.0, 2.0, 0.0))),
+    ((64, 64), 130, 200, 2, 1, dict(element="f16", softcap=5.0, causal=True)),
+    ((128, 128), 130, 400, 1, 1, dict(window=(100, 30))),
+    ((64, 64), 200, 400, 1, 1, dict(window=(100, 0), chunk=128, sink_tokens=4)),
+    ((64, 64), 200, 50, 1, 1, dict(causal=True)),
+    ((64, 64), 130, 700, 1, 1, dict(plan="#flash.plan<stages = 3>")),
+    ((64, 64), 130, 300, 1, 1, dict(plan=PLAIN, causal=True)),
+    ((64, 64), 130, 200, 1, 1, dict(plan="#flash.plan<pipeline_loads = false>")),
+    ((128, 128), 130, 333, 1, 1, dict(plan="#flash.plan<tile = [64, 64], q_in_regs = true, defer_max = true>", causal=True)),
+    ((64, 64), 130, 333, 1, 1, dict(plan=DEFER, causal=True, growing=3000)),  # keys that tower: rows are redone
+]
+
+
+def run(heads, sq, sk, hq, hkv, element="bf16", target="sm_80", growing=0, sink=None, softcap=0.0, plan=None, chunk=0, **mask):
+    """The largest of the errors of o and lse, as parts of what is allowed."""
+    (d, dv), (dtype, allowed), rng = heads, DTYPES[element], np.random.default_rng(1)
+    q, k, v = (rng.standard_normal(shape).astype(dtype) for shape in ((1, sq, hq, d), (1, sk, hkv, d), (1, sk, hkv, dv)))
+    if growing:
+        k = (k.astype(np.float32) * np.linspace(1, growing, sk)[None, :, None, None]).astype(dtype)
+    asked = dict(element=element, target=target, plan=plan, softcap=softcap, sink=sink is not None, num_splits=1, attention_chunk=chunk, **mask)
+    planned = flash_mlir.explain(q.shape, k.shape, v.shape, json=True, **asked)
+    program = flash_mlir.compile(q.shape, k.shape, v.shape, cached=False, **asked)
+    kernel = json.loads(program.text("metadata"))["kernels"][0]
+    arrays = dict(q=q, k=k, v=v, o=np.full((1, sq, hq, dv), np.nan, dtype), lse=np.full((1, hq, sq), np.nan, np.float32))
+    arrays["sink"] = np.array(sink or (), np.float32)
+    memory = ptx.Memory()
+    places = {name: memory.add(array) for name, array in arrays.items()}
+    bits = {name: struct.unpack("<I", struct.pack("<f", x))[0] for name, x in (("scale", d**-0.5), ("softcap", softcap))}
+    bits["section"] = planned["order"]["l2_section"]
+
+    def argument(p):
+        if p["arg"] in bits:
+            return bits[p["arg"]]
+        array = arrays[p["arg"]]
+        return dict(pointer=places[p["arg"]], size=array.shape[p.get("dim", 0)], stride=array.strides[p.get("dim", 0)] // array.itemsize)[p["kind"]]
+
+    code, blocks = ptx.Kernel(program.text("ptx")), planned["waves"]["grid"]
+    for number in range(blocks):
+        ptx.Block(code, map(argument, kernel["params"]), memory, kernel["threads"], kernel["shared_bytes"], number, blocks).run()
+    o, lse = float64.attention(q, k, v, chunk=chunk, softcap=softcap, sink=None if sink is None else np.array(sink), **mask)
+    apart = np.linalg.norm(arrays["o"].astype(np.float64) - o) / np.linalg.norm(o)
+    with np.errstate(invalid="ignore"):
+        lse_apart = np.max(np.where(arrays["lse"] == lse, 0, abs(arrays["lse"] - lse)) / np.maximum(1, abs(np.where(np.isinf(lse), 0, lse))))
+    return max(apart / allowed, lse_apart / 1e-4)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="kernels whose line holds this")
+    only, failed, passed = parser.parse_args().only, 0, 0
+    for heads, sq, sk, hq, hkv, options in CASES:
+        name = f"{heads[0]}x{heads[1]} {sq} x {sk}, heads {hq}/{hkv} {options}"
+        if only not in name:
+            continue
+        try:
+            error = run(heads, sq, sk, hq, hkv, **options)
+            said = f"{error:.2f} of the allowed error"
+        except (AssertionError, IndexError) as e:
+            error, said = np.inf, str(e)
+        passed, failed = passed + (error <= 1), failed + (not error <= 1)
+        print(f"{'ok' if error <= 1 else 'FAIL'}  {name}: {said}", flush=True)
+    print(f"{passed} passed, {failed} failed")
+    return bool(failed or not passed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
