@@ -305,6 +305,8 @@ std::variant<Plan, Refusal> makePlan(const Problem &problem, const PlanOverrides
   shareRegisters(plan, problem, overrides);
   if (auto refusal = chooseSplits(plan, problem, overrides))
     return *refusal;
+  if (plan.splits > 1) // a part would redo the others' keys too
+    plan.deferMax = overrides.deferMax.value_or(false);
   chooseOrder(plan, problem, overrides);
 
   const Machine &machine = machineOf(problem.target);

@@ -262,7 +262,8 @@ void mayCopy(RolesOp roles, unsigned region) {
 }
 
 Reason defer(func::FuncOp kernel, PlanAttr plan) {
-  if (plan.getInt("splits").value_or(1) > 1)
+  auto views = kernel.getBody().getOps<ViewOp>();
+  if (llvm::any_of(views, [](ViewOp view) { return view.getPartial(); }))
     return "keys are split: a part would redo the others' too";
   if (plan.getText("transfer") == "gather" && !kernel.getBody().getOps<RolesOp>().empty())
     return "a consumer cannot gather the keys it redoes";

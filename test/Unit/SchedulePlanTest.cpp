@@ -187,6 +187,8 @@ TEST(Plan, EachLaunchHasItsOwnSplits) {
   decode.lenK = 64;
   EXPECT_EQ(splitsOf(plan, decode), 1); // the parts and their join, all the same
   const Plan whole = planned(decode);
+  EXPECT_TRUE(planned(problem(Target::sm90)).deferMax);
+  EXPECT_FALSE(planned(problem(Target::sm90), {.splits = 3}).deferMax);
   const Plan fixed = planned(decode, {.splits = 3});
   EXPECT_FALSE(fixed.splitsAtLaunch);
   EXPECT_EQ(splitsOf(fixed, decode), 3);
