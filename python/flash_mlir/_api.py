@@ -244,6 +244,13 @@ def attention(q, k, v, *, causal=False, window=(-1, -1), attention_chunk=0, sink
                    k_descale, v_descale, num_splits, pack_gqa, out, return_lse, validate, target)
 
 
+def planned(q, k, v, out, *, causal=False, window=(-1, -1), plan=None, target=None):
+    """The call that attention would make of q, k, v and out under `plan`: its run(q, k, v, out, lse) does nothing but launch."""
+    arrays = _check.tensors(q, k, v)
+    problem = _problem_of(q, k, v, arrays[0].element, causal, window, 0, 0, 0.0, None, 0, None, plan, None, target)
+    return _make_call(arrays, (problem, 0, 0), None, 0.0, {}, out)
+
+
 def _make_call(arrays, problem, scale, cap, given, out):
     q, k, v = arrays
     problem, max_q, max_k = problem

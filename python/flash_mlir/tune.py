@@ -24,7 +24,7 @@ import sys
 import threading
 import time
 
-from . import _api, _cache, _check, _records
+from . import _api, _cache, _records
 from ._library import cache_folder
 
 # field of a plan: its values. Consumers and registers follow the tile. Fields that this build does not know are skipped.
@@ -60,6 +60,17 @@ SEEDS = {
         dict(tile=(128, 128), stages=2, q_in_regs=True, multicast=True),
         dict(tile=(192, 80), stages=2),
         dict(tile=(192, 64), stages=3),
+    ],
+    192: [
+        dict(tile=(128, 64), stages=3, ping_pong=True),
+        dict(tile=(128, 64), stages=2, q_in_regs=True, early_wait=True),
+        dict(tile=(128, 96), stages=2, multicast=True),
+    ],
+    (192, 128): [
+        dict(tile=(128, 96), stages=2, q_in_regs=True, early_wait=True),
+        dict(tile=(128, 128), stages=2, early_wait=True),
+        dict(tile=(128, 128), stages=2, multicast=True),
+        dict(tile=(192, 80), stages=2),
     ],
     256: [
         dict(tile=(128, 64), stages=2, early_wait=True),
@@ -145,7 +156,8 @@ def in_use(p):
 
 def seeds(p, fields):
     """SEEDS of a problem as whole plans, as far as this build knows their fields."""
-    for seed in SEEDS.get(p["d"], []) if p["dv"] == p["d"] and p["target"] == "sm_90a" else []:
+    size = p["d"] if p["dv"] == p["d"] else (p["d"], p["dv"])
+    for seed in SEEDS.get(size, []) if p["target"] == "sm_90a" else []:
         for defer in (True, False):
             yield {field: value for field, value in {**fields, **seed, "defer_max": defer}.items() if field in axes(p["target"])}
 
@@ -211,9 +223,7 @@ class Bench:
 
     def call(self, plan):
         p = self.p
-        problem = _api._problem_of(self.q, self.k, self.v, p["element"], window=(p["left"], -1), causal=p["causal"], attention_chunk=0, sink_tokens=0,
-                                   softcap=0.0, sink=None, num_splits=0, pack_gqa=None, plan=plan, passes=None, target=p["target"])
-        made = _api._make_call(_check.tensors(self.q, self.k, self.v), problem, None, 0.0, None, self.out)
+        made = _api.planned(self.q, self.k, self.v, self.out, plan=plan, target=p["target"], **options(p))
         return lambda: made.run(self.q, self.k, self.v, self.out, self.lse)
 
     def wrong(self, call):

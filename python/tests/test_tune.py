@@ -3,10 +3,11 @@ import json
 import sys
 import types
 
+import numpy as np
 import pytest
 
 import flash_mlir
-from flash_mlir import _records, tune
+from flash_mlir import _api, _records, tune
 
 P = next(tune.problems(["128"], ["causal"], [4096], 16384, 2048, ["bf16"]))
 AXES = {"tile": [(128, n) for n in range(32, 257, 16)], "stages": [1, 2, 3], "overlap": [False, True]}
@@ -63,7 +64,7 @@ def test_what_ptxas_complains_of(report, words):
 
 def test_seeds_are_whole_plans_without_unknown_fields(monkeypatch):
     monkeypatch.setattr(tune, "axes", lambda target="sm_90a": {"tile": [], "stages": [], "overlap": []})
-    assert list(tune.seeds(dict(P, d=192, dv=192), {})) == []
+    assert list(tune.seeds(dict(P, d=40, dv=72), {})) == []
     plans = list(tune.seeds(P, {"overlap": True}))
     assert plans and all(plan.keys() == {"tile", "stages", "overlap"} for plan in plans)
 
@@ -85,6 +86,14 @@ def test_problems():
     names = [tune.name_of(p) for p in tune.problems(["64", "192x128"], ["dense", "1024"], [512, 4096], 16384, 2048, ["f16"])]
     assert names == ["d64 dense 32x512 f16", "d64 dense 4x4096 f16", "d64 window 1024 4x4096 f16", "d192x128 dense 32x512 f16", "d192x128 dense 4x4096 f16",
                      "d192x128 window 1024 4x4096 f16"]
+
+
+def test_the_call_of_a_plan_is_attentions():
+    q, k, v = np.random.default_rng(0).standard_normal((3, 2, 70, 2, 64)).astype("float16")
+    out, lse = np.full_like(q, np.nan), np.empty((2, 2, 70), "float32")
+    _api.planned(q, k, v, out, causal=True, window=(20, -1), plan="#flash.plan<tile = [32, 32]>", target="cpu").run(q, k, v, out, lse)
+    o, expected = flash_mlir.attention(q, k, v, causal=True, window=(20, -1), return_lse=True, target="cpu")
+    assert np.allclose(out, o, atol=2e-3) and np.allclose(lse, expected, atol=1e-5)
 
 
 def entry(**other):

@@ -158,6 +158,13 @@ private:
     Value offset = arith::MulIOp::create(b, slot, i32(b, schedule::ordinalBytes));
     return kernel.shared(b, arith::AddIOp::create(b, offset, i32(b, *ring.getOffset())));
   }
+  /// What a matrix descriptor has of an address: in a cluster the bits above name the block (PTX ISA,
+  /// "Matrix Descriptor Format"), and would run into the strides.
+  Value described(B &b, Value tile) {
+    const int64_t addressBits = (int64_t(1) << 18) - 1;
+    return kernel.cluster == 1 ? tile
+                               : arith::AndIOp::create(b, tile, i32(b, addressBits / kTileUnit));
+  }
   /// The slot's address, in tile units.
   Value address(B &b, tile::RingOp ring, const Slot &slot);
   /// Byte of the slot within shared memory.
@@ -568,8 +575,9 @@ Value Sm90Emitter::mma(B &b, tile::MmaOp op, tile::MmaOp::Adaptor in) {
           arith::MulIOp::create(b, warpGroup(b), i32(b, kRowsPerGroup * panelRowBytes / kTileUnit));
       a = arith::AddIOp::create(b, a, offset);
     }
+    a = described(b, a);
   }
-  return issueWgmma(b, product, a, in.getB(), in.getAcc());
+  return issueWgmma(b, product, a, described(b, in.getB()), in.getAcc());
 }
 
 } // namespace

@@ -40,8 +40,13 @@
 // CHECK:         %[[ROW:.*]] = arith.addi %{{.*}}, %[[FIRST]]
 // CHECK:         llvm.inline_asm {{.*}}.multicast::cluster [$0], [$1, {$2, $3, $4, $5}], [$6], $7;{{.*}} %[[ROW]], %{{.*}}, %{{.*}}, %[[FULL]], %[[BOTH]]
 //
-// Lanes 0 and 1 of a warp release a tile of K, lane 0 one of Q and, at the first block alone, an ordinal of work.
+// Matrix descriptors take the address without the bits that name the block.
 // CHECK:         nvvm.setmaxregister increase 240
+// CHECK:         %[[A:.*]] = arith.andi %{{.*}}, %[[ADDRESS:.*]] : i32
+// CHECK:         %[[B:.*]] = arith.andi %{{.*}}, %[[ADDRESS]] : i32
+// CHECK:         llvm.inline_asm {{.*}}wgmma.mma_async{{.*}} %[[A]], %[[B]]
+//
+// Lanes 0 and 1 of a warp release a tile of K, lane 0 one of Q and, at the first block alone, an ordinal of work.
 // CHECK:         arith.cmpi ult, %[[LANE:.*]], %[[C2]]
 // CHECK:         arith.remui %[[LANE]], %[[C2]]
 // CHECK:         llvm.inline_asm {{.*}}mapa.shared::cluster.u32 remote, $0, $2;{{.*}}mbarrier.arrive.shared::cluster.b64 _, [remote];
@@ -96,6 +101,10 @@ func.func @f(%k: !m {flash.arg = "k"}, %n: index {flash.arg = "n"})
   ^bb0(%w: index):
     flash_tile.for_work "dynamic"(%n, %n, %n, %n) via %wr : !w attributes {cluster = 2} {
     ^bb0(%m: index, %h: index, %b: index, %s: index):
+      %kt = flash_tile.wait %r[%b] : <2x80x64xbf16> -> <80x64xbf16>
+      %qt = flash_tile.wait %qr[%b] : <2x64x64xbf16> -> <64x64xbf16>
+      %f = flash_tile.mma %qt, %kt trans : !flash_tile.tile<64x64xbf16>, <80x64xbf16> -> <64x80xf32>
+      %s0 = flash_tile.mma_wait %f : <64x80xf32> -> <64x80xf32>
       flash_tile.release %r[%b] : <2x80x64xbf16>
       flash_tile.release %qr[%b] : <2x64x64xbf16>
       flash_tile.yield
