@@ -547,6 +547,12 @@ Or<schedule::Problem> Program::sized(const Operands &operands, const FlashScalar
   return p;
 }
 
+/// Whether there is no row of q: a kernel's tiles would be loaded from no memory, for packed
+/// sequences have tiles by their number and bound too.
+static bool isEmpty(const schedule::Problem &p) {
+  return p.batch == 0 || p.lenQ == 0 || p.heads == 0 || (p.packedQ && p.totalQ == 0);
+}
+
 Or<schedule::Problem> Program::sizedOn(const Operands &operands, const FlashScalars &scalars,
                                        int device) const {
   if (!onGpu())
@@ -555,7 +561,7 @@ Or<schedule::Problem> Program::sizedOn(const Operands &operands, const FlashScal
   if (std::holds_alternative<Failure>(sizes))
     return sizes;
   schedule::Problem &p = std::get<schedule::Problem>(sizes);
-  if (p.batch == 0 || p.lenQ == 0 || p.heads == 0)
+  if (isEmpty(p))
     return p;
   Or<int64_t> sms = cuda::multiprocessors(device, cuda::Capability(schedule::targetName(p.target)));
   if (auto *failure = std::get_if<Failure>(&sms))
@@ -617,8 +623,6 @@ int64_t sectionOf(const Request &request, const schedule::Problem &p) {
   return request.merge ? 1 : schedule::workShapeOf(request.plan, p).section;
 }
 
-bool isEmpty(const schedule::Problem &p) { return p.batch == 0 || p.lenQ == 0 || p.heads == 0; }
-
 } // namespace
 
 Or<int64_t> Program::workspaceBytes(const Operands &operands, const FlashScalars &scalars,
@@ -662,7 +666,7 @@ Outcome Program::launch(const Operands &given, FlashScalars scalars, int device,
       blocks = schedule::ceilDiv(p.rotary > 0 ? std::max(fresh, p.lenQ) : fresh,
                                  schedule::combineRows(std::max(p.headSize, p.headSizeV))) *
                (p.rotary > 0 ? std::max(p.heads, p.kvHeads) : p.kvHeads) * p.batch;
-    } else {
+    } else if (!isEmpty(p)) {
       blocks = schedule::gridOf(request.plan, p);
     }
     if (blocks == 0)

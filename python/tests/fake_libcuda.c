@@ -70,7 +70,7 @@ CUresult cuTensorMapEncodeTiled(uint64_t *into, int type, uint32_t rank, void *a
       return 1; /* as the real one does */
   }
   into[0] = fake.maps++;
-  return 0;
+  return !address; /* the real one takes it, and the kernel dies */
 }
 
 CUresult cuStreamGetId(void *stream, unsigned long long *id) { return fake.capture ? 900 /* as the real one does */ : (*id = (uintptr_t)stream, 0); }

@@ -265,6 +265,24 @@ def test_no_queries_no_launch(fake, program):
     assert fake.launches == fake.loads == 0
 
 
+@pytest.mark.parametrize("append", [False, True])
+def test_packed_sequences_without_a_row_launch_no_more_than_an_append(fake, append):
+    """Their bound, 300, says nothing of it; an empty tensor's address is null."""
+    batch = 3
+    cache = dict(append=True, kv_batch_idx=True, used_k=True) if append else dict(packed_k=True)
+    program = compiled(batch=batch, heads=4, kv_heads=1, len_q=300, len_k=500, packed_q=True, total_q=0, **cache)
+    rows = (batch, 500) if append else (700,)
+    tensors = [tensor(b"q", None, (0, 4, 128)), tensor(b"k", K, (*rows, 1, 128)), tensor(b"v", V, (*rows, 1, 128)), tensor(b"o", None, (0, 4, 128)),
+               tensor(b"lse", None, (4, 0)), tensor(b"cu_seqlens_q", W, (batch + 1,))]
+    if append:
+        tensors += [tensor(name, W + 64, (batch,)) for name in (b"seqused_k", b"kv_batch_idx")]
+        tensors += [tensor(name, W + 256, (batch, 2, 1, 128)) for name in (b"k_new", b"v_new")]
+    else:
+        tensors.append(tensor(b"cu_seqlens_k", W + 64, (batch + 1,)))
+    launch(program, tensors)
+    assert (fake.launches, fake.maps) == (int(append), 0)
+
+
 def test_a_module_is_loaded_once_a_context(fake, program):
     for _ in range(3):
         launch(program, call())
