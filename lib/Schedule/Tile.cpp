@@ -317,7 +317,7 @@ static constexpr TileRow rows[] = {
 
     {"sm90-64-512", Target::sm90, 64, 512, 512, true, true, true,
      onSm90(64, 64, 2, "the output alone is 64 x 512 f32: each consumer owns half of its columns",
-            false, SplitBy::columns)},
+            true, SplitBy::columns)},
     {"sm90-64-256-local", Target::sm90, 64, 256, 256, false, false, true,
      windowOnSm90(128, 96, 2, "a wide output leaves registers for one score tile, so no overlap",
                   false)},
