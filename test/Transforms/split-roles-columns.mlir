@@ -61,6 +61,14 @@ func.func @no_even_share(%q: !q, %k: !k, %v: !v, %o: !v) {
   return
 }
 
+// CHECK-LABEL: func.func @few_warps
+// CHECK: flash_tile.roles [#flash_tile.role<"consumer", instances = 1,
+func.func @few_warps(%q: !q, %k: !k, %v: !v, %o: !v) {
+  flash.attention %q, %k, %v outs(%o : !v) by #flash.mask<dense>
+    {plan = #flash.plan<tile = [4, 6], warps = 1, split_by = "columns">} : !q, !k, !v
+  return
+}
+
 // CHECK-LABEL: func.func @nothing_to_copy
 // CHECK-SAME: why = {roles = "nothing is copied through rings"}
 // CHECK-NOT: flash_tile.roles

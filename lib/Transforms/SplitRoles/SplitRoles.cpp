@@ -188,7 +188,7 @@ struct SplitRoles : flash::impl::FlashTileSplitRolesBase<SplitRoles> {
         division.by = *by;
       // Warps that copy and compute deal rows without roles of their own.
       if (auto warps = plan.getInt("warps"); warps && division.by == schedule::SplitBy::columns) {
-        division.consumers = *warps / schedule::warpgroupWarps;
+        division.consumers = schedule::ceilDiv(*warps, schedule::warpgroupWarps);
         division.copies = wanted = true;
       }
       Reason why = wanted ? split(kernel, plan, division) : std::nullopt;
