@@ -282,6 +282,12 @@ std::variant<Plan, Refusal> makePlan(const Problem &problem, const PlanOverrides
   if (problem.element == ElementType::f8)
     return Refusal{Refusal::notBuilt, "f8e4m3 is not built; use f16 or bf16"};
 
+  const Machine &machine = machineOf(problem.target);
+  if (overrides.hasRoles && !machine.roles && problem.target != Target::cpu)
+    return Refusal{Refusal::invalid, std::string(machine.name) +
+                                         " has no roles (consumers), all its warps copy and "
+                                         "compute; set warps instead"};
+
   Plan plan;
   chooseMask(plan, problem);
   const HeadTile head = headTileOf(problem.target, problem.headSize, problem.headSizeV);
@@ -309,7 +315,6 @@ std::variant<Plan, Refusal> makePlan(const Problem &problem, const PlanOverrides
     plan.deferMax = overrides.deferMax.value_or(false);
   chooseOrder(plan, problem, overrides);
 
-  const Machine &machine = machineOf(problem.target);
   if (auto sentence = whyNot(plan, problem))
     return Refusal{Refusal::invalid, *sentence};
   plan.threads = threadsOf(tileOf(plan), machine);

@@ -21,6 +21,7 @@ schedule::PlanOverrides flash::overridesOf(PlanAttr plan) {
   fixed.tileN = plan.getInt("tile", 1);
   fixed.stages = plan.getInt("stages");
   fixed.consumers = plan.getInt("consumers");
+  fixed.hasRoles = fixed.consumers.has_value();
   if (auto warps = plan.getInt("warps"))
     fixed.consumers = schedule::ceilDiv(*warps, schedule::warpgroupWarps);
   fixed.producerRegisters = plan.getInt("registers", 0);

@@ -65,9 +65,6 @@ LogicalResult selectTile(AttentionOp op) {
     // Off where left out, but for what the tile of any number of queries has on.
     if (on || (field == StringRef("defer_max") && anyRows && anyRows->tile.deferMax))
       attr = filled(attr, field, builder.getBoolAttr(on));
-  if (plan->roles && plan->transfer != schedule::Transfer::tma)
-    attr = filled(attr, "transfer", builder.getStringAttr(schedule::transferName(plan->transfer)),
-                  plan->reasons.transfer);
   attr = filled(attr, "pack_gqa", builder.getBoolAttr(plan->packGqa), plan->reasons.packGqa);
   op.setPlanAttr(attr);
   op.setMaskAttr(MaskAttr::get(op.getContext(), plan->mask));

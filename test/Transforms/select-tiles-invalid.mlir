@@ -75,3 +75,13 @@ func.func @too_many(%q: !q) -> !q {
       plan = #flash.plan<tile = [64, 64], consumers = 64>} : !q, !q, !q -> !q
   return %o : !q
 }
+
+// -----
+
+!q = tensor<2x100x8x128xbf16>
+func.func @no_roles(%q: !q) -> !q {
+  // expected-error @below {{sm_80 has no roles (consumers), all its warps copy and compute; set warps instead}}
+  %o = flash.attention %q, %q, %q by <causal> {target = #flash.target<"sm_80">,
+      plan = #flash.plan<consumers = 1>} : !q, !q, !q -> !q
+  return %o : !q
+}
