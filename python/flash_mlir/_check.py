@@ -9,6 +9,8 @@ import numbers
 from ._arrays import Array, take, values
 
 FLOATS = ("f16", "bf16", "f32", "f8e4m3")
+MOST = 3.4e38  # of f32, as which scale and softcap reach a kernel
+LEAST_SCALE = 2.0**-64  # below it, hidden scores (-2^100) times scale would weigh something
 LIMIT = 2**31  # sizes are 32-bit in a kernel; offsets are not
 
 
@@ -41,10 +43,14 @@ def options(causal, window, attention_chunk, sink_tokens, scale, softcap, num_sp
     cap = number("softcap", softcap)
     if not 0 <= cap < math.inf:
         raise ValueError(f"expected softcap to be 0 (off) or positive and finite, got {cap}")
+    if cap > MOST:
+        raise ValueError(f"expected softcap to be at most {MOST}, got {cap}")
     if scale is not None:
         scale = number("scale", scale)
         if not 0 < scale < math.inf:
             raise ValueError(f"expected scale to be positive and finite, got {scale}")
+        if not LEAST_SCALE <= scale <= MOST:
+            raise ValueError(f"expected scale between 2^-64 and {MOST}, got {scale}")
     splits = whole("num_splits", num_splits)
     if splits < 0:
         raise ValueError(f"expected num_splits to be 0 (the planner's choice) or more, got {splits}")
