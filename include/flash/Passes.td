@@ -11,10 +11,10 @@ include "mlir/Pass/PassBase.td"
 def FlashSelectTiles : Pass<"flash-select-tiles"> {
   let summary = "Chooses tile, stages, roles and registers";
   let description = [{
-    Expects `flash` ops with a target (or takes the option's; `cpu` if it is empty). Writes `tile`, `stages`, `consumers`,
-    `registers`, `warps` and `in_step`
-    (without roles, for `consumers`), `split_by`, `overlap`, `defer_max`, `pack_gqa` and `transfer` (where K and V are gathered) into the plan, with reasons; a field that is already there is kept,
-    and the plan as a whole is checked against the machine. On a cpu, only a hand asks for consumers. A mask with a bound
+    Expects `flash` ops with a target (or takes the option's; `cpu` if it is empty). Writes `tile`, `stages`, `consumers`
+    (`warps` and `in_step` where a GPU has no roles), `registers`, `split_by`, `overlap`, `defer_max`, `pack_gqa`, what else
+    the tile's row has on, and `transfer` (where K and V are gathered) into the plan, with reasons; a field that is already
+    there is kept, and the plan as a whole is checked against the machine. On a cpu, only a hand asks for consumers. A mask with a bound
     that no row reaches becomes the mask without it. A second run changes nothing.
 
     ```mlir

@@ -336,6 +336,8 @@ def merge(o1, lse1, o2, lse2, *, target=None):
     _check_lse("lse2", lse2, a)
     target, columns = _target(target, a, o1), a.shape[-1]
     most = 256  # head sizes of keys end here, those of values do not
+    if not (columns == 512 or (8 <= columns <= most and columns % 8 == 0)):
+        raise ValueError(f"expected o1's head size ({columns}) to be a multiple of 8 from 8 to {most}, or 512")
     problem = json.dumps(dict(target=target, element=a.element, merge=True, head_size=columns if columns <= most else 64, head_size_v=columns,
                               packed_q=len(a.shape) == 3))
     _cache.key(problem)

@@ -68,3 +68,9 @@ def test_strides_wide_rows_and_no_rows():
     np.testing.assert_allclose(joined[0], flipped, rtol=1e-6)
     empty = flash_mlir.merge(flipped[:0], lse[:0], flipped[:0], lse[:0])
     assert empty[0].shape == (0, 7, 3, 512) and empty[1].shape == (0, 3, 7)
+
+
+def test_a_head_size_that_is_not_built_is_said_of_o1():
+    o, lse = np.zeros((1, 2, 2, 1000), np.float32), np.zeros((1, 2, 2), np.float32)
+    with pytest.raises(ValueError, match=r"expected o1's head size \(1000\)"):
+        flash_mlir.merge(o, lse, o, lse)
