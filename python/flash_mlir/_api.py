@@ -206,6 +206,8 @@ def _attend(q, k, v, given, causal, window, attention_chunk, sink_tokens, scale,
         _check.writable(name, x)
     o = empty(q, call.o_shape) if out is None else out
     _check.writable("out", o)
+    if out is not None:
+        _check.apart("out", out, (("q", q), ("k", k), ("v", v)))
     lse = empty(q, call.lse_shape, float32=True)
     call.run(q, k, v, o, lse, *given.values())
     return (o, lse) if return_lse else o

@@ -6,7 +6,7 @@ other way in shares.
 import math
 import numbers
 
-from ._arrays import Array, take, values
+from ._arrays import Array, pointer, take, values
 
 FLOATS = ("f16", "bf16", "f32", "f8e4m3")
 MOST = 3.4e38  # of f32, as which scale and softcap reach a kernel
@@ -140,6 +140,13 @@ def output(name, x, like, shape):
         raise ValueError(f"expected {name}'s elements to lie apart, got strides {list(a.strides)}")
     writable(name, x)
     return a
+
+
+def apart(name, x, others):
+    """`x` is written while the others (name, array) are read."""
+    for other, y in others:
+        if pointer(x) == pointer(y) and 0 not in x.shape and 0 not in y.shape:
+            raise ValueError(f"expected {name} to have memory of its own, it begins where {other} does; leave {name} out, or pass another array")
 
 
 # Operands beside q, k, v and sink, in the order of the library's names.

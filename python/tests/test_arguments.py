@@ -169,3 +169,12 @@ def test_merge_refuses():
     ]:
         with pytest.raises(error, match=words):
             flash_mlir.merge(**(dict(o1=o, lse1=lse, o2=o, lse2=lse) | change))
+
+
+@pytest.mark.parametrize("name", ["q", "k", "v"])
+def test_out_may_not_be_what_is_read(name):
+    arrays = {n: array(2, 8, 4, 64) for n in "qkv"}
+    with pytest.raises(ValueError, match=f"memory of its own, it begins where {name}"):
+        flash_mlir.attention(**arrays, out=arrays[name])
+    empty = array(0, 8, 4, 64)
+    flash_mlir.attention(empty, empty, empty, out=empty)

@@ -66,7 +66,7 @@ template <class I> struct Work {
 };
 
 /// The tile of ordinal t, 0 <= t < tilesOf(shape). Closed form, so not for varlenDynamic, which
-/// needs the tables of its sequences (varlenWorkAt) and is answered as `dynamic` would be: that is
+/// needs the tables of its sequences (packedWorkAt) and is answered as `dynamic` would be: that is
 /// what it is where all sequences are equal. Of clusters, t counts their tiles one by one.
 template <class I> Work<I> workAt(WorkOrder order, I t, const WorkShape<I> &shape) {
   if (shape.cluster > 1) {
