@@ -263,6 +263,12 @@ def contents(q, k, given, max_q, max_k, turns_by_query):
             last, positions = used + max(new, turned if turns_by_query else min(turned, 1)), given["rotary_cos"].shape[0]
             if last > positions:
                 raise ValueError(f"expected rotary_cos of at least {last} positions, got {positions}")
+    if new and not size and len(set(map(int, sequences))) < len(sequences):
+        raise ValueError("expected kv_batch_idx to name each row of the cache at most once where k_new is written into it")
+    if new and size:
+        written = [int(page) for one, used in zip(sequences, used_k) for page in set(table["page_table"][one][used // size : -(-(used + new) // size)])]
+        if len(set(written)) < len(written):
+            raise ValueError("expected page_table to name a page that k_new is written into for one sequence only")
     for one, used in zip(sequences, used_k) if size else ():
         for page in table["page_table"][one][: -(-(used + new) // size)]:
             if not 0 <= page < k.shape[0]:

@@ -77,6 +77,19 @@ def test_append_writes_the_caches_and_nothing_else():
     assert np.array_equal(k, before[0]) and np.array_equal(v, before[1])
 
 
+def test_two_sequences_may_not_append_to_one_place():
+    q, new, used = draw(2, 1, 4, 32), draw(2, 2, 1, 2, 32), i32(3, 4)
+    k, v = draw(3, 8, 2, 32), draw(3, 8, 2, 32)
+    append = lambda **more: flash_mlir.attention_with_kvcache(q, k, v, k_new=new[0], v_new=new[1], seqused_k=used, **more)
+    with pytest.raises(ValueError, match="kv_batch_idx to name each row of the cache at most once"):
+        append(kv_batch_idx=i32(1, 1))
+    pages = np.array([[0, 1], [0, 2]], np.int32)  # of eight rows: both write into page 0
+    with pytest.raises(ValueError, match="a page that k_new is written into"):
+        append(page_table=pages)
+    used = i32(8, 8)  # and here each into its own, behind a shared one
+    append(page_table=pages)
+
+
 def test_append_without_queries_still_appends():
     k, v, new = np.zeros((2, 8, 1, 32), np.float32), np.zeros((2, 8, 1, 32), np.float32), draw(2, 3, 1, 32)
     o = flash_mlir.attention_with_kvcache(draw(2, 0, 2, 32), k, v, k_new=new, v_new=new, seqused_k=i32(1, 5))
