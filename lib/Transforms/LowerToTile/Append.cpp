@@ -50,15 +50,8 @@ public:
       rows = arith::MaxUIOp::create(b, rows, longest ? longest : k.dim(q, 1));
       heads = arith::MaxUIOp::create(b, heads, k.dim(q, longest ? 1 : 2));
     }
-    auto work = tile::ForWorkOp::create(
-        b, TypeRange(), b.getStringAttr("single"), arith::CeilDivUIOp::create(b, rows, k.index(M)),
-        heads, k.dim(kNew, 0), k.index(1), Value(), Value(), Value(), ValueRange(), UnitAttr(),
-        IntegerAttr(), b.getI64IntegerAttr(1));
-    Block *body = b.createBlock(&work.getBody());
-    body->addArguments(SmallVector<Type>(4, b.getIndexType()),
-                       SmallVector<Location>(4, b.getLoc()));
-    buildTile(body->getArgument(0), body->getArgument(1), body->getArgument(2));
-    tile::YieldOp::create(b, ValueRange());
+    k.forTiles(rows, M, heads, k.dim(kNew, 0),
+               [&](Value m, Value h, Value bi) { buildTile(m, h, bi); });
     k.finish();
   }
 

@@ -47,15 +47,8 @@ public:
     splits = k.dim(oPartial, 0);
     // Packed rows are joined as one sequence.
     const unsigned packed = oType.getRank() == 4;
-    Value tiles = arith::CeilDivUIOp::create(b, k.dim(o, 1 - packed), k.index(M));
-    auto work = tile::ForWorkOp::create(b, TypeRange(), b.getStringAttr("single"), tiles, k.dim(o, 2 - packed),
-                                        packed ? k.index(1) : k.dim(o, 0),
-                                        k.index(1), Value(), Value(), Value(), ValueRange(),
-                                        UnitAttr(), IntegerAttr(), b.getI64IntegerAttr(1));
-    Block *body = b.createBlock(&work.getBody());
-    body->addArguments(SmallVector<Type>(4, b.getIndexType()), SmallVector<Location>(4, b.getLoc()));
-    buildTile(body->getArgument(0), body->getArgument(1), body->getArgument(2));
-    tile::YieldOp::create(b, ValueRange());
+    k.forTiles(k.dim(o, 1 - packed), M, k.dim(o, 2 - packed), packed ? k.index(1) : k.dim(o, 0),
+               [&](Value m, Value h, Value bi) { buildTile(m, h, bi); });
     k.finish();
   }
 

@@ -85,6 +85,17 @@ Value Kernel::map(ValueRange inputs, int64_t rows, int64_t cols,
   return map.getResult();
 }
 
+void Kernel::forTiles(Value rows, int64_t tileRows, Value heads, Value batch,
+                      function_ref<void(Value, Value, Value)> body) {
+  Value tiles = arith::CeilDivUIOp::create(b, rows, index(tileRows));
+  auto work = tile::ForWorkOp::create(b, TypeRange(), b.getStringAttr("single"), tiles, heads, batch, index(1), Value(),
+                                      Value(), Value(), ValueRange(), UnitAttr(), IntegerAttr(), b.getI64IntegerAttr(1));
+  Block *block = b.createBlock(&work.getBody());
+  block->addArguments(SmallVector<Type>(4, b.getIndexType()), SmallVector<Location>(4, b.getLoc()));
+  body(block->getArgument(0), block->getArgument(1), block->getArgument(2));
+  tile::YieldOp::create(b, ValueRange());
+}
+
 void Kernel::finish() {
   b.setInsertionPointToEnd(&func.getBody().front());
   func::ReturnOp::create(b);

@@ -49,6 +49,10 @@ public:
   /// An elementwise fragment computation; `body` gets one scalar an input and gives the result.
   mlir::Value map(mlir::ValueRange inputs, int64_t rows, int64_t cols,
                   llvm::function_ref<mlir::Value(mlir::ImplicitLocOpBuilder &, mlir::ValueRange)> body);
+  /// Work of one tile a block, in natural order: `body` builds tile m of `tileRows` rows, of a head
+  /// and a batch entry.
+  void forTiles(mlir::Value rows, int64_t tileRows, mlir::Value heads, mlir::Value batch,
+                llvm::function_ref<void(mlir::Value m, mlir::Value head, mlir::Value batch)> body);
   /// Ends the kernel with a return.
   void finish();
 
