@@ -265,11 +265,13 @@ def contents(q, k, given, max_q, max_k, turns_by_query):
                 raise ValueError(f"expected rotary_cos of at least {last} positions, got {positions}")
     if new and not size and len(set(map(int, sequences))) < len(sequences):
         raise ValueError("expected kv_batch_idx to name each row of the cache at most once where k_new is written into it")
-    if new and size:
-        written = [int(page) for one, used in zip(sequences, used_k) for page in set(table["page_table"][one][used // size : -(-(used + new) // size)])]
-        if len(set(written)) < len(written):
-            raise ValueError("expected page_table to name a page that k_new is written into for one sequence only")
+    written = set()
     for one, used in zip(sequences, used_k) if size else ():
-        for page in table["page_table"][one][: -(-(used + new) // size)]:
+        pages = table["page_table"][one][: -(-(used + new) // size)]
+        for page in pages:
             if not 0 <= page < k.shape[0]:
                 raise ValueError(f"expected page_table to name pages 0 to {k.shape[0] - 1}, got {page}")
+        into = set(pages[used // size :]) if new else set()
+        if into & written:
+            raise ValueError("expected page_table to name a page that k_new is written into for one sequence only")
+        written |= into
