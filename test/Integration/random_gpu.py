@@ -9,7 +9,6 @@ line that run.py takes, and ends with `N passed, M failed`; exit code 1 if any f
 """
 import argparse
 import concurrent.futures
-import json
 import os
 import pathlib
 import random
@@ -20,6 +19,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
 
 import by_hand
 import flash_mlir
+import problems
 
 OWN_ROWS = [(192, 128), (64, 256), (64, 512)]  # head sizes with tile rows of their own
 
@@ -81,16 +81,12 @@ def prepare(c, target):
 
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ap.add_argument("folder", help="where run.py and reference.py of the cases are")
-    ap.add_argument("--target", default="sm_90a")
-    ap.add_argument("--count", type=int, default=200)
-    ap.add_argument("--seed", type=int, default=1, help="problems seed, seed + 1, ...")
+    problems.add_options(ap, "sm_90a", 200)
     ap.add_argument("--jobs", type=int, default=os.cpu_count())
     by_hand.add_option(ap)
     a = ap.parse_args()
     by_hand.force(a.plan)
     sys.path.insert(0, a.folder)
-    import run
 
     cases = [case(a.seed + i) for i in range(a.count)]
     start = time.time()
@@ -99,17 +95,7 @@ def main():
             sentences = list(pool.map(prepare, cases, [a.target] * len(cases)))
         print(f"compiled {sentences.count(None)} of {len(cases)} problems in {time.time() - start:.0f} s with {a.jobs} processes", flush=True)
         cases = by_hand.fitting(a.plan, cases, sentences)
-    passed = failed = 0
-    for done, c in enumerate(cases, 1):
-        try:
-            bad = run.check(c, flash_mlir, a.target, False)
-        except Exception as e:
-            bad = f"{type(e).__name__}: {str(e)[:300]}"
-        passed, failed = passed + (bad is None), failed + (bad is not None)
-        if bad:
-            print(f"{bad}\n    {json.dumps(c)}", flush=True)
-        if done % 20 == 0:
-            print(f"{done} of {len(cases)}, {time.time() - start:.0f} s", flush=True)
+    passed, failed, _ = problems.check_all(cases, a.target, lambda case: flash_mlir, every=20)
     print(f"{passed} passed, {failed} failed")
     return failed > 0
 

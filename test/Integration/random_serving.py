@@ -8,15 +8,14 @@ the API allows; empty sequences anywhere, NaN in whatever does not count. CASES_
 problem that fails as a line that run.py takes, and ends with `N passed, M failed, K skipped`; exit code 1 if any failed.
 """
 import argparse
-import json
 import pathlib
 import random
 import sys
-import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
 
 import flash_mlir
+import problems
 
 HEAD_SIZES = [(64, 64), (128, 128), (128, 128), (96, 96), (80, 40), (192, 128), (256, 256), (64, 256)]
 
@@ -125,32 +124,11 @@ class Bounded:
 
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ap.add_argument("folder", help="where run.py and reference.py of the cases are")
-    ap.add_argument("--target", default="cpu")
-    ap.add_argument("--count", type=int, default=300)
-    ap.add_argument("--seed", type=int, default=1, help="problems seed, seed + 1, ...")
+    problems.add_options(ap, "cpu", 300)
     a = ap.parse_args()
     sys.path.insert(0, a.folder)
-    import run
-
-    start = time.time()
-    passed = failed = skipped = 0
-    for done in range(a.count):
-        c = case(a.seed + done)
-        try:
-            bad = run.check(c, Bounded(c), a.target, False)
-            if a.target != "cpu":  # a kernel that died is this problem's, even where nothing was read
-                sys.modules["torch"].cuda.synchronize()
-        except NotImplementedError:
-            skipped += 1
-            continue
-        except Exception as e:
-            bad = f"{type(e).__name__}: {str(e)[:300]}"
-        passed, failed = passed + (bad is None), failed + (bad is not None)
-        if bad:
-            print(f"{bad}\n    {json.dumps(c)}", flush=True)
-        if (done + 1) % 50 == 0:
-            print(f"{done + 1} of {a.count}, {time.time() - start:.0f} s", flush=True)
+    cases = [case(a.seed + i) for i in range(a.count)]
+    passed, failed, skipped = problems.check_all(cases, a.target, Bounded, every=50, skips=True)
     print(f"{passed} passed, {failed} failed, {skipped} skipped")
     return failed > 0
 

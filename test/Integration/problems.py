@@ -1,0 +1,36 @@
+"""What checks of random problems share: their options, and the run over them."""
+import json
+import sys
+import time
+
+
+def add_options(parser, target, count):
+    parser.add_argument("folder", help="where run.py and reference.py of the cases are")
+    parser.add_argument("--target", default=target)
+    parser.add_argument("--count", type=int, default=count)
+    parser.add_argument("--seed", type=int, default=1, help="problems seed, seed + 1, ...")
+
+
+def check_all(cases, target, api, every, skips=False):
+    """Checks `cases`, with api(case) in flash_mlir's place, and says how far it is after `every` many. Counts (passed, failed, skipped):
+    with `skips`, what is not built is skipped."""
+    import run
+
+    start = time.time()
+    passed = failed = skipped = 0
+    for done, c in enumerate(cases, 1):
+        try:
+            bad = run.check(c, api(c), target, False)
+            if target != "cpu":  # a kernel that died is this problem's, even where nothing was read
+                sys.modules["torch"].cuda.synchronize()
+        except Exception as e:
+            if skips and isinstance(e, NotImplementedError):
+                skipped += 1
+                continue
+            bad = f"{type(e).__name__}: {str(e)[:300]}"
+        passed, failed = passed + (bad is None), failed + (bad is not None)
+        if bad:
+            print(f"{bad}\n    {json.dumps(c)}", flush=True)
+        if done % every == 0:
+            print(f"{done} of {len(cases)}, {time.time() - start:.0f} s", flush=True)
+    return passed, failed, skipped
