@@ -1,0 +1,202 @@
+#!/usr/bin/env python3
+"""Captured calls on a GPU: each scheduler once into a CUDA graph, replayed over other lengths and other data.
+
+    python3 test/Integration/graph_gpu.py [--replays 10000] [--only TEXT] [--target sm_90a]
+
+Needs torch and a GPU. Between replays the tables (and, every so often, the data) are overwritten where they lie; nothing else
+changes, so that whatever a launch leaves behind, its counter above all, meets the next. Every hundredth replay starts from NaN
+and must give the bits of a call that was not captured. Ends with `N passed, M failed`.
+"""
+import argparse
+import pathlib
+import random
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
+
+import flash_mlir
+import torch
+from flash_mlir import _api
+
+BF16, D = torch.bfloat16, 128
+
+
+def draw(*shape):
+    return torch.randn(*shape, device="cuda", dtype=BF16)
+
+
+def table(*shape):
+    return torch.zeros(shape, device="cuda", dtype=torch.int32)
+
+
+def put(into, values):
+    into.copy_(torch.tensor(values, dtype=torch.int32), non_blocking=False)
+
+
+def ends(rng, n, most, total):
+    """Ends of n sequences of 0 to `most` rows, `total` at most in all."""
+    cu = [0]
+    for _ in range(n):
+        cu.append(min(cu[-1] + rng.choice([0, 1, rng.randint(0, most), rng.randint(0, most)]), total))
+    return cu
+
+
+class Equal:
+    """Sequences as long as their tensors, under a plan that names the order."""
+
+    def __init__(self, order, target, batch, queries, keys, heads, **mask):
+        self.order = order
+        self.q, self.k, self.v = draw(batch, queries, heads, D), draw(batch, keys, heads, D), draw(batch, keys, heads, D)
+        self.outs = [torch.empty_like(self.q), torch.empty(batch, heads, queries, device="cuda")]
+        self.call = _api.planned(self.q, self.k, self.v, self.outs[0], plan=f'#flash.plan<order = "{order}">', target=target, **mask)
+        self.data = [self.q, self.k, self.v]
+
+    def next(self, rng):
+        pass
+
+    def run(self):
+        self.call.run(self.q, self.k, self.v, *self.outs)
+
+
+class Tables:
+    """Calls of the API whose lengths stand in tables."""
+
+    def __init__(self, order, function, q, k, v, tables, fill, kept=(), **options):
+        self.order, self.function, self.fill, self.tables = order, function, fill, tables
+        self.arrays, self.options, self.kept = (q, k, v), options, kept
+        self.outs = [torch.empty_like(q)]
+        self.data = [q, *({id(k): k, id(v): v}.values())]
+
+    def next(self, rng):
+        for name, values in self.fill(rng).items():
+            put(self.tables[name], values)
+
+    def run(self):
+        self.function(*self.arrays, out=self.outs[0], validate=False, **self.tables, **self.options)
+
+
+def packed(order, target, n, most_q, most_k, heads=8, kv_heads=2, **options):
+    total_q, total_k = n * most_q, n * most_k
+    tables = dict(cu_seqlens_q=table(n + 1), cu_seqlens_k=table(n + 1))
+
+    def fill(rng):
+        return dict(cu_seqlens_q=ends(rng, n, most_q, total_q), cu_seqlens_k=ends(rng, n, most_k, total_k))
+
+    return Tables(order, flash_mlir.attention, draw(total_q, heads, D), draw(total_k, kv_heads, D), draw(total_k, kv_heads, D), tables, fill,
+                  max_seqlen_q=most_q, max_seqlen_k=most_k, target=target, **options)
+
+
+def used(order, target, batch, queries, most_k, heads=8, kv_heads=2, page=0, append=0, packed_q=False, **options):
+    """Caches in use up to a length of their own, contiguous or in pages; `append` rows are written behind it."""
+    pages = -(-most_k // page) if page else 0
+    k, v = (draw(batch * pages, page, kv_heads, D) if page else draw(batch, most_k, kv_heads, D) for _ in range(2))
+    q = draw(batch * queries, heads, D) if packed_q else draw(batch, queries, heads, D)
+    tables = dict(seqused_k=table(batch))
+    if page:
+        tables["page_table"] = table(batch, pages)
+    if packed_q:
+        tables["cu_seqlens_q"] = table(batch + 1)
+        options["max_seqlen_q"] = queries
+    if append:
+        options.update(k_new=draw(batch, append, kv_heads, D), v_new=draw(batch, append, kv_heads, D))
+    if page:
+        options["max_seqlen_k"] = most_k - append
+
+    def fill(rng):
+        new = dict(seqused_k=[rng.choice([0, 1, rng.randint(0, 64), rng.randint(0, most_k - append)]) for _ in range(batch)])
+        if page:
+            order_of = rng.sample(range(batch * pages), batch * pages)
+            new["page_table"] = [order_of[i * pages : (i + 1) * pages] for i in range(batch)]
+        if packed_q:
+            new["cu_seqlens_q"] = ends(rng, batch, queries, batch * queries)
+        return new
+
+    return Tables(order, flash_mlir.attention_with_kvcache, q, k, v, tables, fill, kept=(k, v) if append else (), target=target, **options)
+
+
+CASES = {
+    "static": lambda t: Equal("static", t, 2, 1024, 1024, 16),
+    "dynamic": lambda t: Equal("dynamic", t, 2, 1111, 1500, 16, causal=True),
+    "single": lambda t: Equal("single", t, 2, 1000, 700, 8, causal=True),
+    "packed": lambda t: packed("varlen_dynamic", t, 12, 300, 500, causal=True, num_splits=1),
+    "packed, fewer tiles than blocks": lambda t: packed("varlen_dynamic", t, 3, 8, 500, num_splits=1),
+    "packed and split": lambda t: packed("varlen_dynamic", t, 12, 4, 3000, num_splits=3),
+    "lengths in use": lambda t: used("dynamic", t, 12, 300, 900, causal=True, num_splits=1),
+    "split": lambda t: used("single", t, 8, 1, 4000, num_splits=4),
+    "split by the planner": lambda t: used("", t, 4, 1, 8000),
+    "split by the planner, uneven": lambda t: used("", t, 24, 1, 16000),
+    "split by the planner, packed": lambda t: used("", t, 24, 2, 8000, packed_q=True),
+    "pages of 256, appended": lambda t: used("", t, 8, 2, 4000, page=256, append=2, causal=True),
+    "pages of 1": lambda t: used("", t, 4, 1, 700, page=1),
+    "appended": lambda t: used("", t, 8, 3, 600, append=3, causal=True, num_splits=1),
+}
+
+
+def check(name, target, replays, seed):
+    """What is wrong, or None."""
+    rng = random.Random(seed)
+    torch.manual_seed(seed)
+    case = CASES[name](target)
+    case.next(rng)
+    before = set(_api._calls)
+    case.run()  # compiles, and knows its workspace before the capture
+    torch.cuda.synchronize()
+    calls = [_api._calls[key] for key in set(_api._calls) - before] or [case.call]
+    plan = calls[-1].program.text("plan")
+    if f'order = "{case.order}' not in plan:
+        return f"expected a plan of order {case.order}, got {plan}"
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=torch.cuda.Stream()):
+        case.run()
+    for i in range(replays):
+        case.next(rng)
+        if i % 1000 == 500:
+            for x in case.data:
+                x.normal_()
+        checked = i % 100 == 99 or i == replays - 1
+        if checked:
+            caches = [x.clone() for x in case.kept]
+            for o in case.outs:
+                o.fill_(float("nan"))
+        graph.replay()
+        if not checked:
+            continue
+        got = [x.clone() for x in (*case.outs, *case.kept)]
+        for x, was in zip(case.kept, caches):
+            x.copy_(was)
+        for o in case.outs:
+            o.fill_(float("nan"))
+        case.run()
+        for x, y in zip(got, (*case.outs, *case.kept)):
+            bits = (torch.int16 if x.dtype == BF16 else torch.int32,)
+            if not torch.equal(x.view(*bits), y.view(*bits)):
+                return f"replay {i}: {int((x.view(*bits) != y.view(*bits)).any(-1).sum())} rows differ from a call that was not captured"
+        if "cu_seqlens_q" not in getattr(case, "tables", {}) and case.outs[0].isnan().any():
+            return f"replay {i}: some rows are not written"
+    torch.cuda.synchronize()
+    return None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--replays", type=int, default=10000)
+    parser.add_argument("--only", default="", help="cases whose name holds this")
+    parser.add_argument("--target", default=None)
+    parser.add_argument("--seed", type=int, default=1)
+    a = parser.parse_args()
+    passed = failed = 0
+    for name in CASES:
+        if a.only not in name:
+            continue
+        try:
+            wrong = check(name, a.target, a.replays, a.seed)
+        except Exception as e:
+            wrong = f"{type(e).__name__}: {str(e)[:300]}"
+        passed, failed = passed + (not wrong), failed + bool(wrong)
+        print(f"{'FAIL' if wrong else 'ok'}  {name}{': ' + wrong if wrong else ''}", flush=True)
+    print(f"{passed} passed, {failed} failed")
+    return failed > 0 or not passed
+
+
+if __name__ == "__main__":
+    sys.exit(main())
