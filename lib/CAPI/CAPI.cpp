@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "flash-c/Flash.h"
 #include "flash/Runtime/Assembler.h"
+#include "flash/Runtime/BuildId.h"
 #include "flash/Runtime/Program.h"
 #include "flash/Schedule/Explain.h"
 

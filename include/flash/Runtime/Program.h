@@ -11,9 +11,6 @@
 
 namespace flash {
 
-/// What identifies this build of the library: equal only for equal code.
-const std::string &buildId();
-
 class Program {
 public:
   /// Plans and compiles what `text` asks (Flash.h describes it).
@@ -40,10 +37,9 @@ public:
   Outcome launch(const Operands &operands, FlashScalars scalars, int device, void *stream);
 
 private:
-  explicit Program(Request request) : request(std::move(request)) {}
-  Outcome compileForGpu();
-  Outcome compileForCpu();
-  Outcome loadForCpu(CpuProgram::Saved saved);
+  explicit Program(Request request);
+  Outcome compile();
+  void writeMetadata(mlir::ModuleOp module);
   Outcome readMetadata();
   void loadImage();
   bool onGpu() const { return request.problem.target != schedule::Target::cpu; }
@@ -54,10 +50,9 @@ private:
 
   Request request;
   std::string mlir, metadata, ptx, cubin, report;
-  std::vector<cuda::Kernel> kernels;
+  std::vector<cuda::Kernel> kernels; ///< in the order in which they run
   std::unique_ptr<cuda::Loaded> loaded;
   std::unique_ptr<CpuProgram> cpu;
-  std::vector<std::string> cpuKernels; ///< in the order in which they run
 };
 
 } // namespace flash

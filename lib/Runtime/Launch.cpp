@@ -1,0 +1,176 @@
+//===- Launch.cpp - runs a program on one call's operands -----------------===//
+#include "flash/Runtime/Program.h"
+#include "flash/Schedule/Splits.h"
+
+using namespace flash;
+
+/// Whether there is no row of q: a kernel's tiles would be loaded from no memory, for packed
+/// sequences have tiles by their number and bound too.
+static bool isEmpty(const schedule::Problem &p) {
+  return p.batch == 0 || p.lenQ == 0 || p.heads == 0 || (p.packedQ && p.totalQ == 0);
+}
+
+Or<schedule::Problem> Program::sizedOn(const Operands &operands, const FlashScalars &scalars,
+                                       int device) const {
+  if (!onGpu())
+    return invalid("expected a program for a GPU, this one is for the cpu; use flash_run");
+  Or<schedule::Problem> sizes = sized(operands, scalars);
+  if (std::holds_alternative<Failure>(sizes))
+    return sizes;
+  schedule::Problem &p = std::get<schedule::Problem>(sizes);
+  if (isEmpty(p))
+    return p;
+  Or<int64_t> sms = cuda::multiprocessors(device, cuda::Capability(schedule::targetName(p.target)));
+  if (auto *failure = std::get_if<Failure>(&sms))
+    return *failure;
+  p.sms = std::get<int64_t>(sms);
+  return p;
+}
+
+namespace {
+
+/// What one kernel writes for the next: q turned, and the f32 parts of split keys.
+struct Parts {
+  llvm::SmallVector<std::pair<Operand, FlashTensor>> tensors; // row-major, one behind the other
+  llvm::SmallVector<int64_t> offsets;
+  int64_t bytes = 0;
+
+  void add(Operand operand, llvm::ArrayRef<int64_t> sizes, int64_t elementBytes) {
+    const int64_t align = 16;
+    FlashTensor t{nullptr, nullptr, int64_t(sizes.size()), {}, {}};
+    int64_t elements = 1;
+    for (size_t i = sizes.size(); i--;) {
+      t.size[i] = sizes[i], t.stride[i] = elements;
+      elements *= sizes[i];
+    }
+    offsets.push_back(bytes);
+    bytes += schedule::ceilDiv(elements * elementBytes, align) * align;
+    tensors.emplace_back(operand, t);
+  }
+  /// The tensors in `space`.
+  llvm::ArrayRef<std::pair<Operand, FlashTensor>> placed(void *space) {
+    for (auto [tensor, offset] : llvm::zip(tensors, offsets))
+      tensor.second.data = static_cast<char *>(space) + offset;
+    return tensors;
+  }
+};
+
+/// `p`: the problem with the call's sizes.
+Parts partsOf(const Request &request, const Operands &operands, const schedule::Problem &p) {
+  Parts parts;
+  if (request.merge)
+    return parts;
+  const FlashTensor &q = *operands[Operand::q], &lse = *operands[Operand::lse];
+  llvm::SmallVector<int64_t> shape(q.size, q.size + q.rank);
+  if (p.rotary > 0)
+    parts.add(Operand::qTurned, shape, schedule::elementBytes(p.element));
+  if (request.plan.splits == 1)
+    return parts;
+  const int64_t splits = schedule::splitsOf(request.plan, p);
+  shape.back() = p.headSizeV;
+  shape.insert(shape.begin(), splits);
+  parts.add(Operand::oPartial, shape, sizeof(float));
+  shape.assign(lse.size, lse.size + lse.rank);
+  shape.insert(shape.begin(), splits);
+  parts.add(Operand::lsePartial, shape, sizeof(float));
+  return parts;
+}
+
+int64_t sectionOf(const Request &request, const schedule::Problem &p) {
+  return request.merge ? 1 : schedule::workShapeOf(request.plan, p).section;
+}
+
+} // namespace
+
+Or<int64_t> Program::workspaceBytes(const Operands &operands, const FlashScalars &scalars,
+                                    int device) const {
+  Or<schedule::Problem> sizes = sizedOn(operands, scalars, device);
+  if (auto *failure = std::get_if<Failure>(&sizes))
+    return *failure;
+  const schedule::Problem &p = std::get<schedule::Problem>(sizes);
+  return partsOf(request, operands, p).bytes;
+}
+
+Outcome Program::launch(const Operands &given, FlashScalars scalars, int device, void *stream) {
+  Or<schedule::Problem> sizes = sizedOn(given, scalars, device);
+  if (auto *failure = std::get_if<Failure>(&sizes))
+    return *failure;
+  const schedule::Problem &p = std::get<schedule::Problem>(sizes);
+  if (p.append ? p.batch == 0 : isEmpty(p))
+    return {};
+  Operands operands = given;
+  Parts parts = partsOf(request, operands, p);
+  const FlashTensor *space = operands[Operand::workspace];
+  if (parts.bytes > 0) {
+    const int64_t align = 16;
+    if (!space || space->rank != 1 || space->size[0] * int64_t(sizeof(float)) < parts.bytes ||
+        !space->data || reinterpret_cast<uintptr_t>(space->data) % align)
+      return invalid("expected a workspace of " + std::to_string(parts.bytes / sizeof(float)) +
+                     " f32 at a multiple of " + std::to_string(align) +
+                     " bytes, as flash_workspace says");
+  }
+  for (auto &[operand, tensor] : parts.placed(parts.bytes > 0 ? space->data : nullptr))
+    operands[operand] = &tensor;
+  const int64_t section = sectionOf(request, p);
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    int64_t blocks = 0;
+    if (kernels[i].op == "combine") { // packed sequences are joined as one
+      const FlashTensor &o = *operands[Operand::o];
+      blocks = schedule::ceilDiv(o.size[o.rank - 3], schedule::combineRows(p.headSizeV)) * p.heads *
+               (p.packedQ ? 1 : p.batch);
+    } else if (kernels[i].op == "append") { // rows of k_new, and of q where it is turned
+      const int64_t fresh = operands[Operand::kNew]->size[1];
+      blocks = schedule::ceilDiv(p.rotary > 0 ? std::max(fresh, p.lenQ) : fresh,
+                                 schedule::combineRows(std::max(p.headSize, p.headSizeV))) *
+               (p.rotary > 0 ? std::max(p.heads, p.kvHeads) : p.kvHeads) * p.batch;
+    } else if (!isEmpty(p)) {
+      blocks = schedule::gridOf(request.plan, p);
+    }
+    if (blocks == 0)
+      continue;
+    if (Outcome failure = loaded->launch(i, operands, {blocks, section, scalars, device, stream}))
+      return failure;
+  }
+  return {};
+}
+
+Outcome Program::run(const Operands &operands, FlashScalars scalars, int workers) {
+  if (onGpu())
+    return invalid("expected a program for the cpu, this one is for a GPU; use flash_launch");
+  if (workers < 1)
+    return invalid("expected at least 1 worker, got " + std::to_string(workers));
+  Or<schedule::Problem> sizes = sized(operands, scalars);
+  if (auto *failure = std::get_if<Failure>(&sizes))
+    return *failure;
+  const schedule::Problem &p = std::get<schedule::Problem>(sizes);
+  if (p.append ? p.batch == 0 : isEmpty(p))
+    return {};
+
+  std::vector<Argument> arguments;
+  auto pass = [&](std::string name, const FlashTensor &t) {
+    arguments.push_back({std::move(name),
+                         Tensor{t.data, {t.size, t.size + t.rank}, {t.stride, t.stride + t.rank}}});
+  };
+  for (const FlashTensor *t : operands.tensors)
+    if (t)
+      pass(t->name, *t);
+  arguments.push_back({"scale", scalars.scale});
+  arguments.push_back({"softcap", scalars.softcap});
+  arguments.push_back({"section", sectionOf(request, p)});
+  if (p.packedQ)
+    arguments.push_back({"max_seqlen_q", p.lenQ});
+  if (p.append)
+    arguments.push_back({"appended", operands[Operand::kNew]->size[1]});
+
+  Parts parts = partsOf(request, operands, p);
+  std::unique_ptr<char[]> space(new (std::nothrow) char[parts.bytes]);
+  if (!space)
+    return internal("no memory for " + std::to_string(parts.bytes) +
+                    " bytes that one kernel writes for the next; use fewer splits");
+  for (auto &[operand, t] : parts.placed(space.get()))
+    pass(std::string(operandName(operand)), t);
+  for (const cuda::Kernel &kernel : kernels)
+    if (llvm::Error error = cpu->run(kernel.name, arguments, workers))
+      return internal(llvm::toString(std::move(error)));
+  return {};
+}
