@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""Thousands of launches of random sizes under every scheduler: none may hang, and none may leave a tile out.
+
+    python3 test/Integration/launches_gpu.py [--launches 5000] [--targets sm_90a,sm_80] [--only TEXT]
+
+Needs torch and a GPU. Results start as NaN, so that a tile nobody computed stays NaN. Run it under `timeout`: a hang does not end.
+Ends with `N passed, M failed`.
+"""
+import argparse
+import pathlib
+import random
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
+
+import flash_mlir
+import torch
+
+MOST = 700  # queries and keys of a sequence
+HEADS = 4
+DEVICE = dict(device="cuda", dtype=torch.int32)
+
+
+class Operands:
+    """Slices of tensors drawn once."""
+
+    def __init__(self, d):
+        self.d = d
+        self.parts = [torch.randn(4 * MOST * HEADS * 2 * d, device="cuda", dtype=torch.bfloat16) for _ in range(3)]
+        self.out = torch.empty_like(self.parts[0])
+
+    def cut(self, which, *shape):
+        n = 1
+        for size in shape:
+            n *= size
+        return (self.out[:n].fill_(float("nan")) if which == "o" else self.parts["qkv".index(which)][:n]).view(*shape)
+
+
+def whole(rng, at, queries=MOST, **options):
+    """Sequences of one length."""
+    b, h, group, sq, sk = rng.randint(1, 4), rng.randint(1, 2), rng.choice([1, 2, 4]), rng.randint(1, queries), rng.randint(1, MOST)
+    return (at.cut("q", b, sq, h * group, at.d), at.cut("k", b, sk, h, at.d), at.cut("v", b, sk, h, at.d)), dict(options, out=at.cut("o", b, sq, h * group, at.d))
+
+
+def packed(rng, at, **options):
+    """Packed sequences, some of them empty."""
+    ends = [0]
+    for _ in range(rng.randint(1, 30)):
+        ends.append(ends[-1] + rng.choice([0, rng.randint(0, 20), rng.randint(0, 4 * MOST // 31)]))
+    total, h = max(ends[-1], 1), rng.randint(1, 4)
+    shape, cu = (total, h, at.d), torch.tensor(ends, **DEVICE)
+    longest = max(b - a for a, b in zip(ends, ends[1:]))
+    out = at.cut("o", *shape)[: ends[-1]]
+    operands = [at.cut(x, *shape)[: ends[-1]] for x in "qkv"]
+    return operands, dict(options, cu_seqlens_q=cu, cu_seqlens_k=cu, max_seqlen_q=longest, max_seqlen_k=longest, out=out)
+
+
+# what a launch is of; the scheduler follows from it
+KINDS = {
+    "dense, static": lambda rng, at: whole(rng, at),
+    "causal, dynamic": lambda rng, at: whole(rng, at, causal=True),
+    "window, dynamic": lambda rng, at: whole(rng, at, window=rng.choice([(256, 0), (40, 40)])),
+    "splits, single": lambda rng, at: whole(rng, at, num_splits=rng.randint(2, 9)),
+    "decode": lambda rng, at: whole(rng, at, queries=1),
+    "packed, varlen": lambda rng, at: packed(rng, at),
+    "packed causal, varlen": lambda rng, at: packed(rng, at, causal=True),
+}
+
+
+def run(kind, d, target, launches):
+    """How many launches left NaN."""
+    rng, at, bad = random.Random(1), Operands(d), torch.zeros((), device="cuda", dtype=torch.int64)
+    for _ in range(launches):
+        operands, options = KINDS[kind](rng, at)
+        o = flash_mlir.attention(*operands, target=target, validate=False, **options)
+        bad += o.isnan().any()
+    return int(bad)  # waits for all
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--launches", type=int, default=5000)
+    parser.add_argument("--targets", default="sm_90a,sm_80")
+    parser.add_argument("--only", default="", help="kinds whose name holds this")
+    arguments = parser.parse_args()
+    passed = failed = 0
+    for target in arguments.targets.split(","):
+        for kind in KINDS:
+            if arguments.only not in kind:
+                continue
+            for d in (64, 128, 256):
+                start, bad = time.time(), run(kind, d, target, arguments.launches)
+                passed, failed = passed + (not bad), failed + bool(bad)
+                print(f"{f'FAIL, {bad} left NaN' if bad else 'ok'}  {kind} d{d} {target}: {arguments.launches} launches, {time.time() - start:.1f} s", flush=True)
+    print(f"{passed} passed, {failed} failed")
+    return failed > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
