@@ -86,9 +86,10 @@ typedef struct FlashTensor {
   int64_t stride[FLASH_MAX_RANK];
 } FlashTensor;
 
-/** Values that vary from call to call. softcap is read only by programs of a problem that has it;
-    max_seqlen_q and max_seqlen_k, at least the rows of every sequence, only where q is packed, and
-    where k is packed or paged. */
+/** Values that vary from call to call. Scores times scale, capped, have to lie within 2^27 either way
+    (within 2^16 where the keys are split): f32 cannot tell larger ones apart. softcap is read only by
+    programs of a problem that has it; max_seqlen_q and max_seqlen_k, at least the rows of every
+    sequence, only where q is packed, and where k is packed or paged. */
 typedef struct FlashScalars {
   float scale;
   float softcap;

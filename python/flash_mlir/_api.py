@@ -228,6 +228,9 @@ def attention(q, k, v, *, causal=False, window=(-1, -1), attention_chunk=0, sink
     each row's denominator. num_splits, pack_gqa: 0 and None leave them to the planner. target: "cpu", "sm_90a", "sm_80", "sm_86" or
     "sm_89" (code for an older device runs on a newer one); None picks by the arrays' device.
 
+    Scores (scale * q k^T, capped) have to lie within 2^27 either way, and within 2^16 where the keys are split: f32 cannot tell
+    larger ones apart, nor a split's lse, and their rows may come out as NaN or with wrong weights.
+
     cu_seqlens_q, cu_seqlens_k (i32 [B + 1]): sequences lie one after the other, q [total, Hq, D], k and v [total, Hkv, .], o
     [total, Hq, Dv], lse [Hq, total]. seqused_q, seqused_k (i32 [B]): only that many rows of each sequence count; rows of o and
     lse past them are not defined. page_table (i32 [B, pages]), besides seqused_k: k and v are [pages, page size, Hkv, .], and row

@@ -86,6 +86,18 @@ def test_softcap_scale_and_sink():
     check(q, k, v, sink=np.array([0.5, -1, 2, 0], np.float32), window=(4, 0))
 
 
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+@pytest.mark.parametrize("most, splits", [(2.0**27, 1), (-(2.0**27), 1), (2.0**16, 2), (-(2.0**16), 2)])
+def test_scores_of_the_range_that_is_promised(dtype, most, splits):
+    """All of a row's scores are the same number, just within the range: a mean of v, whatever rounding makes of scale * m."""
+    for seed in range(8):
+        scale = np.random.default_rng(seed).uniform(0.05, 0.25)
+        q, k, v = inputs(sq=5, dtype=dtype)
+        q[:] = 0.98 * np.sqrt(abs(most) / scale / 64)
+        k[:] = np.sign(most) * q[0, 0, 0, 0]
+        check(q, k, v, dtype, scale=scale, num_splits=splits)
+
+
 def test_rows_without_keys():
     q, k, v = inputs(sq=9, sk=4)
     o, lse = flash_mlir.attention(q, k, v, causal=True, return_lse=True)
