@@ -85,7 +85,8 @@ def FlashTileSkipBlocks : Pass<"flash-tile-skip-blocks"> {
     Expects the one key loop of `flash-lower-to-tile` (`flash_tile.run = "all"`). Puts runs in its place: `right` (masked),
     `inner` (mask erased), `left`, `sink` (masked), as far as the mask can have them, bounded by
     `flash_tile.block_range`. Where the mask has no bound, `right` is the ragged end alone and says so
-    (`flash_tile.at_most_one`). Changes no number: a skipped block has p = 0 and alpha = 1.
+    (`flash_tile.at_most_one`). Changes no number: a skipped block has p = 0 and alpha = 1. Only where the keys are split,
+    the needed ones are what is split: each part sees other keys than without, and results agree up to rounding.
   }];
   let dependentDialects = ["::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect"];
 }
