@@ -11,6 +11,11 @@
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
 
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+
 using namespace flash;
 using llvm::StringRef;
 namespace json = llvm::json;
@@ -218,15 +223,40 @@ std::string decidedText(const schedule::Plan &plan, const schedule::Problem &pro
 
 } // namespace
 
+/// The records of a file, read again only when it has changed: every new length asks for them.
+static Or<std::shared_ptr<const std::vector<schedule::Record>>> recordsAt(const std::string &path) {
+  struct File {
+    std::filesystem::file_time_type time;
+    uintmax_t size;
+    std::shared_ptr<const std::vector<schedule::Record>> records;
+  };
+  static std::mutex lock;
+  static std::map<std::string, File> files;
+  std::error_code noTime, noSize;
+  const auto time = std::filesystem::last_write_time(path, noTime);
+  const uintmax_t size = std::filesystem::file_size(path, noSize);
+  std::lock_guard guard(lock);
+  if (auto known = files.find(path); known != files.end() && !noTime && !noSize &&
+                                     known->second.time == time && known->second.size == size)
+    return known->second.records;
+  auto read = schedule::readRecords(path);
+  if (auto *sentence = std::get_if<std::string>(&read))
+    return invalid(*sentence);
+  auto records = std::make_shared<const std::vector<schedule::Record>>(
+      std::get<std::vector<schedule::Record>>(std::move(read)));
+  files[path] = {time, size, records};
+  return records;
+}
+
 /// The first record of the problem in the files.
 static Or<std::optional<schedule::Record>> recordIn(const std::vector<std::string> &files,
                                                     const schedule::Problem &problem,
                                                     const std::string &gpu) {
   for (const std::string &file : files) {
-    auto read = schedule::readRecords(file);
-    if (auto *sentence = std::get_if<std::string>(&read))
-      return invalid(*sentence);
-    const auto &records = std::get<std::vector<schedule::Record>>(read);
+    auto read = recordsAt(file);
+    if (auto *failure = std::get_if<Failure>(&read))
+      return *failure;
+    const auto &records = *std::get<0>(read);
     if (const schedule::Record *record = schedule::recordOf(problem, gpu, records))
       return std::optional(*record);
   }

@@ -34,6 +34,12 @@ def test_a_plan_by_hand_wins_over_a_record(folder):
     assert "128 queries x 96 keys" in text and "record for" not in text
 
 
+def test_a_changed_file_is_read_again(folder):
+    for why in ("fast", "slow", "faster"):
+        _records.write(folder / "h200.json", "NVIDIA H200", [dict(DENSE, why=why)])
+        assert f"NVIDIA H200: {why}" in explained()
+
+
 def test_records_can_be_hidden(folder, monkeypatch):
     _records.write(folder / "h200.json", "NVIDIA H200", [DENSE])
     monkeypatch.setenv("FLASH_RECORDS", "none")
