@@ -209,7 +209,7 @@ std::string decidedText(const schedule::Plan &plan, const schedule::Problem &pro
   if (plan.transfer != schedule::Transfer::tma)
     os << ", transfer = \"" << StringRef(schedule::transferName(plan.transfer)) << '"';
   const schedule::HeadTile head{plan.headTile, plan.headTileV};
-  const auto *anyRows = schedule::defaultTile(problem.target, head, plan.mask.kind,
+  const auto anyRows = schedule::defaultTile(problem.target, head, plan.mask.kind,
                                               schedule::unlimited, schedule::hasTables(problem));
   if (anyRows && plan.stages != anyRows->tile.stages)
     os << ", stages = " << plan.stages;

@@ -293,7 +293,7 @@ std::variant<Plan, Refusal> makePlan(const Problem &problem, const PlanOverrides
   const HeadTile head = headTileOf(problem.target, problem.headSize, problem.headSizeV);
   plan.headTile = head.d;
   plan.headTileV = head.dv;
-  const TileRow *row =
+  const std::optional<TileRow> row =
       defaultTile(problem.target, head, plan.mask.kind,
                   overrides.tileM ? unlimited : rowsOf(problem, overrides), hasTables(problem));
   if (!row)

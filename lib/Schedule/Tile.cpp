@@ -235,11 +235,8 @@ static constexpr Tile onSm90(int64_t m, int64_t n, int64_t consumers, std::strin
   return tile;
 }
 
-/// For windows: their runs and the rows that a deferred maximum may have to redo need more
-/// registers together than a consumer has.
-static constexpr Tile windowOnSm90(int64_t m, int64_t n, int64_t consumers, std::string_view reason,
-                                   bool overlap = true) {
-  Tile tile = onSm90(m, n, consumers, reason, overlap);
+/// Without the code that redoes rows, which leaves registers to look rows up.
+static constexpr Tile exactMax(Tile tile) {
   tile.deferMax = false;
   return tile;
 }
@@ -250,8 +247,7 @@ static constexpr Tile fewOnSm90(int64_t n, int64_t stages, bool overlap = true) 
   Tile tile =
       onSm90(64, n, 1, "few rows: one consumer, and as many keys on their way as fit", overlap);
   tile.stages = stages;
-  tile.deferMax = false;
-  return tile;
+  return exactMax(tile);
 }
 
 static constexpr Tile onCpu(int64_t m, int64_t n, std::string_view reason) {
@@ -303,55 +299,38 @@ static constexpr TileRow rows[] = {
     {"sm90-256-few", Target::sm90, 256, 0, 256, true, true, true, fewOnSm90(64, 3), 64},
 
     // A producer that looks rows up needs registers of the consumers.
-    {"sm90-64-local-tables", Target::sm90, 64, 0, 64, false, false, true,
-     windowOnSm90(128, 128, 2, "two consumers spare registers to look rows up"), unlimited, true},
-    {"sm90-64-tables", Target::sm90, 64, 0, 64, true, true, false,
+    {"sm90-64-tables", Target::sm90, 64, 0, 64, true, true, true,
      onSm90(128, 128, 2, "two consumers spare registers to look rows up"), unlimited, true},
     {"sm90-64-256-tables", Target::sm90, 64, 256, 256, true, true, true,
-     windowOnSm90(128, 64, 2, "fewer keys spare registers to look rows up", false), unlimited,
+     exactMax(onSm90(128, 64, 2, "fewer keys spare registers to look rows up", false)), unlimited,
      true},
     {"sm90-192-tables", Target::sm90, 192, 129, 192, true, true, true,
-     windowOnSm90(128, 64, 2, "fewer keys spare registers to look rows up"), unlimited, true},
+     exactMax(onSm90(128, 64, 2, "fewer keys spare registers to look rows up")), unlimited, true},
     {"sm90-256-tables", Target::sm90, 256, 193, 256, true, true, true,
-     windowOnSm90(128, 48, 2, "fewer keys spare registers to look rows up"), unlimited, true},
+     exactMax(onSm90(128, 48, 2, "fewer keys spare registers to look rows up")), unlimited, true},
 
     {"sm90-64-512", Target::sm90, 64, 512, 512, true, true, true,
      onSm90(64, 64, 2, "the output alone is 64 x 512 f32: each consumer owns half of its columns",
             true, SplitBy::columns)},
-    {"sm90-64-256-local", Target::sm90, 64, 256, 256, false, false, true,
-     windowOnSm90(128, 96, 2, "a wide output leaves registers for one score tile, so no overlap",
-                  false)},
-    {"sm90-64-256", Target::sm90, 64, 256, 256, true, true, false,
+    {"sm90-64-256", Target::sm90, 64, 256, 256, true, true, true,
      onSm90(128, 96, 2, "a wide output leaves registers for one score tile, so no overlap", false)},
     {"sm90-64-local", Target::sm90, 64, 0, 64, false, false, true,
-     windowOnSm90(192, 128, 3, "with four consumers' registers the runs of a window spill")},
+     onSm90(192, 128, 3, "with four consumers' registers the runs of a window spill")},
     {"sm90-64", Target::sm90, 64, 0, 64, true, true, false,
      onSm90(256, 64, 4,
             "four consumers hide the softmax: measured 8 % over three with wider tiles")},
-    {"sm90-96-local", Target::sm90, 96, 0, 96, false, false, true,
-     windowOnSm90(
-         128, 128, 2,
-         "with two consumers' registers P stays in them, unlike the reference's 192 rows")},
-    {"sm90-96", Target::sm90, 96, 0, 96, true, true, false,
+    {"sm90-96", Target::sm90, 96, 0, 96, true, true, true,
      onSm90(128, 128, 2,
             "with two consumers' registers P stays in them, unlike the reference's 192 rows")},
-    {"sm90-128-local", Target::sm90, 128, 0, 128, false, false, true,
-     windowOnSm90(128, 128, 2,
-                  "measured best with two consumers: wider tiles lose 10 to 15 % on short "
-                  "sequences and gain on the longest only")},
-    {"sm90-128", Target::sm90, 128, 0, 128, true, true, false,
+    {"sm90-128", Target::sm90, 128, 0, 128, true, true, true,
      onSm90(128, 128, 2,
             "measured best with two consumers: wider tiles lose 10 to 15 % on short "
             "sequences and gain on the longest only")},
-    {"sm90-192-local", Target::sm90, 192, 0, 192, false, false, true,
-     windowOnSm90(128, 96, 2, "less of each diagonal tile is wasted")},
     {"sm90-192-128", Target::sm90, 192, 0, 128, true, true, false,
      onSm90(128, 128, 2, "a narrow V leaves shared memory for wider tiles")},
-    {"sm90-192", Target::sm90, 192, 0, 192, true, true, false,
+    {"sm90-192", Target::sm90, 192, 0, 192, true, true, true,
      onSm90(128, 96, 2, "the widest tile that leaves shared memory to redo rows")},
-    {"sm90-256-local", Target::sm90, 256, 0, 256, false, false, true,
-     windowOnSm90(128, 64, 2, "less of each diagonal tile is wasted")},
-    {"sm90-256", Target::sm90, 256, 0, 256, true, true, false,
+    {"sm90-256", Target::sm90, 256, 0, 256, true, true, true,
      onSm90(128, 64, 2,
             "measured 5 % over a tile of 80, which leaves no shared memory to redo rows")},
 
@@ -412,14 +391,17 @@ bool TileRow::covers(HeadTile head, MaskKind mask, int64_t rows, bool tables) co
 
 std::span<const TileRow> tileRows() { return rows; }
 
-const TileRow *defaultTile(Target target, HeadTile head, MaskKind mask, int64_t queries,
-                           bool tables) {
+std::optional<TileRow> defaultTile(Target target, HeadTile head, MaskKind mask, int64_t queries,
+                                   bool tables) {
   // sm_89 has the shared memory and registers of sm_86.
   const Target of = target == Target::sm89 ? Target::sm86 : target;
-  for (const TileRow &row : rows)
-    if (row.target == of && row.covers(head, mask, queries, tables))
-      return &row;
-  return nullptr;
+  for (TileRow row : rows)
+    if (row.target == of && row.covers(head, mask, queries, tables)) {
+      // The runs of a window and the code that redoes rows need more registers than there are.
+      row.tile.deferMax &= mask != MaskKind::local;
+      return row;
+    }
+  return std::nullopt;
 }
 
 HeadTile headTileOf(Target target, int64_t headSize, int64_t headSizeV) {

@@ -117,9 +117,9 @@ struct TileRow {
 };
 std::span<const TileRow> tileRows();
 
-/// The row of a problem, or none where the target has no table yet.
-const TileRow *defaultTile(Target target, HeadTile head, MaskKind mask, int64_t rows = unlimited,
-                           bool tables = false);
+/// The row of a problem, as its mask can have it; or none where the target has no table yet.
+std::optional<TileRow> defaultTile(Target target, HeadTile head, MaskKind mask,
+                                   int64_t rows = unlimited, bool tables = false);
 
 /// Why the machine cannot run the tile (registers, MMA shapes, threads), or nothing. Shared memory
 /// is the block layout's question (Layout.h).
