@@ -85,12 +85,8 @@ static std::optional<cuda::Param> paramOf(const json::Object &entry) {
 Outcome Program::readMetadata() {
   static const json::Array none;
   Failure broken = internal("the kernel's description is not one: " + metadata);
-  auto parsed = json::parse(metadata);
-  if (!parsed) {
-    llvm::consumeError(parsed.takeError());
-    return broken;
-  }
-  const json::Object *object = parsed->getAsObject();
+  auto parsed = llvm::expectedToOptional(json::parse(metadata));
+  const json::Object *object = parsed ? parsed->getAsObject() : nullptr;
   const json::Array *all = object ? object->getArray("kernels") : nullptr;
   if (!all || all->empty())
     return broken;

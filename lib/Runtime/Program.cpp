@@ -80,12 +80,8 @@ std::string Program::blob() const {
 Or<std::unique_ptr<Program>> Program::load(const std::string &blob) {
   Failure broken = invalid("expected a program's blob made by this build");
   auto [header, rest] = StringRef(blob).split('\n');
-  auto parsed = json::parse(header);
-  if (!parsed) {
-    llvm::consumeError(parsed.takeError());
-    return broken;
-  }
-  const json::Object *object = parsed->getAsObject();
+  auto parsed = llvm::expectedToOptional(json::parse(header));
+  const json::Object *object = parsed ? parsed->getAsObject() : nullptr;
   const json::Array *sizes = object ? object->getArray("sizes") : nullptr;
   std::string sections[7];
   if (!sizes || sizes->size() != std::size(sections) || header != blobHeader(*sizes, rest))
@@ -106,11 +102,9 @@ Or<std::unique_ptr<Program>> Program::load(const std::string &blob) {
   if (program->readMetadata())
     return broken;
   if (!program->onGpu()) {
-    auto loaded = CpuProgram::load({sections[5], sections[6]});
-    if (!loaded) {
-      llvm::consumeError(loaded.takeError());
+    auto loaded = llvm::expectedToOptional(CpuProgram::load({sections[5], sections[6]}));
+    if (!loaded)
       return broken;
-    }
     program->cpu = std::move(*loaded);
   }
   return program;
