@@ -356,7 +356,10 @@ static constexpr TileRow rows[] = {
      onSm8x(32, 2, 2, false, false, "the output fills a warp's registers at 16 rows")},
     {"sm80-256-local", Target::sm80, 256, 0, 256, false, false, true,
      onSm8x(32, 2, 2, false, false, "the output fills a warp's registers at 16 rows")},
-    {"sm80-256", Target::sm80, 256, 0, 256, true, true, false,
+    {"sm80-256-causal", Target::sm80, 256, 0, 256, false, true, false,
+     inTurn(onSm8x(32, 2, 2, true, true,
+                   "measured 16 % over the same with the next scores in registers"))},
+    {"sm80-256", Target::sm80, 256, 0, 256, true, false, false,
      onSm8x(32, 2, 2, true, true, "measured 19 % over Q in shared memory")},
 
     {"sm86-64-local", Target::sm86, 64, 0, 64, false, false, true,
