@@ -176,10 +176,10 @@ public:
 
   schedule::PlanOverrides overrides() const { return overridesOf(plan); }
 
-  /// The plan with the fields of `decided` that it leaves out.
+  /// The plan with the fields of `decided`, which hold what it asked for.
   std::string completed(const std::string &decided) {
-    mlir::NamedAttrList fields(parsed(decided).getFields());
-    for (mlir::NamedAttribute field : plan.getFields())
+    mlir::NamedAttrList fields(plan.getFields());
+    for (mlir::NamedAttribute field : parsed(decided).getFields())
       fields.set(field.getName(), field.getValue());
     std::string text;
     llvm::raw_string_ostream(text)
@@ -213,6 +213,9 @@ std::string decidedText(const schedule::Plan &plan, const schedule::Problem &pro
                                              schedule::unlimited, schedule::hasTables(problem));
   if (anyRows && plan.stages != anyRows->tile.stages)
     os << ", stages = " << plan.stages;
+  if (anyRows && plan.roles && plan.splitBy == schedule::SplitBy::columns &&
+      plan.consumers != anyRows->tile.consumers) // by rows they follow the tile
+    os << ", consumers = " << plan.consumers;
   if (anyRows && plan.deferMax != anyRows->tile.deferMax)
     os << ", defer_max = " << (plan.deferMax ? "true" : "false");
   if (anyRows && plan.overlap != anyRows->tile.overlap)

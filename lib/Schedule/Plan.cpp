@@ -287,6 +287,9 @@ std::variant<Plan, Refusal> makePlan(const Problem &problem, const PlanOverrides
     return Refusal{Refusal::invalid, std::string(machine.name) +
                                          " has no roles (consumers), all its warps copy and "
                                          "compute; set warps instead"};
+  if (overrides.warps.value_or(0) % warpgroupWarps != 0)
+    return Refusal{Refusal::invalid, "expected warps in multiples of " + number(warpgroupWarps) +
+                                         ", there are " + number(*overrides.warps)};
 
   Plan plan;
   chooseMask(plan, problem);

@@ -464,7 +464,11 @@ static std::optional<std::string> whyNotShapes(const Tile &tile, HeadTile head, 
     return "expected a tile of keys that is a multiple of " + number(contraction) + " up to " +
            number(widest) + " on " + name + ", it has " + number(tile.tileN) + "; set tile n";
   const int64_t columns = outputColumns(tile, head);
-  if (columns % 8 != 0 || columns * (byColumns ? tile.consumers : 1) != head.dv || columns > widest)
+  if (columns % storedColumns != 0 || columns * (byColumns ? tile.consumers : 1) != head.dv)
+    return "one consumer would store " + number(columns) + " of " + number(head.dv) +
+           " output columns, expected a multiple of " + number(storedColumns) + " on " + name +
+           "; split rows, or columns over other consumers";
+  if (columns > widest)
     return "one consumer would hold " + number(columns) + " of " + number(head.dv) +
            " output columns, a product on " + name + " has at most " + number(widest) +
            "; split columns over more consumers";

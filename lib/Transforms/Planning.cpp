@@ -22,8 +22,9 @@ schedule::PlanOverrides flash::overridesOf(PlanAttr plan) {
   fixed.stages = plan.getInt("stages");
   fixed.consumers = plan.getInt("consumers");
   fixed.hasRoles = fixed.consumers.has_value();
-  if (auto warps = plan.getInt("warps"))
-    fixed.consumers = schedule::ceilDiv(*warps, schedule::warpgroupWarps);
+  fixed.warps = plan.getInt("warps");
+  if (fixed.warps)
+    fixed.consumers = schedule::ceilDiv(*fixed.warps, schedule::warpgroupWarps);
   fixed.producerRegisters = plan.getInt("registers", 0);
   fixed.consumerRegisters = plan.getInt("registers", 1);
   if (auto name = plan.getText("split_by"))

@@ -36,11 +36,8 @@ LogicalResult selectTile(AttentionOp op) {
     if (plan->roles) {
       attr = filled(attr, "consumers", builder.getI64IntegerAttr(plan->consumers));
     } else {
-      const int64_t warps = plan->consumers * schedule::warpgroupWarps;
-      attr = filled(attr, "warps", builder.getI64IntegerAttr(warps));
-      if (attr.getInt("warps") != warps)
-        return op.emitOpError() << "expected warps in multiples of " << schedule::warpgroupWarps
-                                << ", there are " << *attr.getInt("warps");
+      attr = filled(attr, "warps",
+                    builder.getI64IntegerAttr(plan->consumers * schedule::warpgroupWarps));
       attr = filled(attr, "in_step", builder.getBoolAttr(true),
                     "the warps that compute copy, and wait for a slot with each other");
     }

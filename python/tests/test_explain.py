@@ -1,8 +1,13 @@
 """The plan in words and as data."""
+import ctypes
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import flash_mlir
+from flash_mlir import _api, _library
 
 SHAPES = ((4, 4096, 16, 128), (4, 4096, 4, 128), (4, 4096, 4, 128))
 
@@ -49,3 +54,39 @@ def test_refusals():
         flash_mlir.explain(*SHAPES, element="f8e4m3")
     with pytest.raises(ValueError, match="f32"):
         flash_mlir.explain(*SHAPES, element="f32")
+
+
+FLAGS = "overlap", "defer_max", "q_in_regs", "early_wait", "ping_pong", "exact_counts", "stealing", "multicast", "persistent", "pack_gqa"
+FIELDS = {
+    "tile": [[64, 32], [64, 64], [64, 96], [128, 32], [128, 48], [128, 64], [128, 128], [192, 80], [256, 64], [16, 8]],
+    "stages": [1, 2, 3, 4],
+    "split_by": ['"rows"', '"columns"'],
+    "warps": [1, 3, 4, 8, 16],
+    "consumers": [1, 2, 3, 4],
+    "registers": [[255, 255], [168, 168], [24, 240], [32, 160]],
+    "splits": [1, 3],
+    "order": ['"single"', '"static"', '"dynamic"', '"varlen_dynamic"'],
+    "transfer": ['"tma"', '"gather"'],
+    **{flag: ["false", "true"] for flag in FLAGS},
+}
+HEADS = [(64, 64), (96, 96), (128, 128), (192, 128), (256, 256), (64, 256), (64, 512), (40, 72)]
+MASKS = [{}, dict(causal=True), dict(window=(100, 0)), dict(causal=True, attention_chunk=128)]
+fields = st.sampled_from(list(FIELDS)).flatmap(lambda field: st.tuples(st.just(field), st.sampled_from(FIELDS[field])))
+
+
+@settings(max_examples=120, deadline=None, derandomize=True)
+@given(st.sampled_from(["sm_80", "sm_86", "sm_89", "sm_90a", "cpu"]), st.sampled_from(HEADS), st.sampled_from([1, 300]), st.sampled_from([1, 2]), st.sampled_from(MASKS),
+       st.lists(fields, max_size=4, unique_by=lambda field: field[0]))
+def test_a_plan_that_explain_accepts_compiles(target, head, queries, group, mask, fields):
+    plan = "#flash.plan<" + ", ".join(f"{field} = {value}" for field, value in fields) + ">"
+    shapes = (2, queries, 2 * group, head[0]), (2, 400, 2, head[0]), (2, 400, 2, head[1])
+    options = dict(mask, plan=plan, target=target)
+    try:
+        flash_mlir.explain(*shapes, **options)
+    except ValueError:
+        return
+    problem = _api._problem_of(*shapes, **dict(dict(element="bf16", causal=False, window=(-1, -1), attention_chunk=0, softcap=0.0, sink=False, num_splits=0,
+                                                   pack_gqa=None, passes=None, sink_tokens=0), **options))
+    handle = ctypes.c_void_p()
+    _library.call("flash_compile", problem.encode(), ctypes.byref(handle))
+    _library.Program(handle)

@@ -140,6 +140,12 @@ TEST(Plan, RefusesWithDemandFactAndWayOut) {
   EXPECT_EQ(refused(problem(Target::sm90, 64, 512), {.consumers = 1, .splitBy = SplitBy::rows}),
             "one consumer would hold 512 of 512 output columns, a product on sm_90a has at most "
             "256; split columns over more consumers");
+  const Problem ada = problem(Target::sm89, 96, 96);
+  EXPECT_EQ(refused(ada, {.tileM = 64, .tileN = 32, .splitBy = SplitBy::columns}),
+            "one consumer would store 48 of 96 output columns, expected a multiple of 32 on sm_89; "
+            "split rows, or columns over other consumers");
+  EXPECT_EQ(refused(ada, {.consumers = 1, .warps = 3}),
+            "expected warps in multiples of 4, there are 3");
   EXPECT_EQ(refused(cpu, {.tileN = 0}), "expected tile n of at least 1, it is 0");
   EXPECT_EQ(refused(cpu, {.order = WorkOrder::varlenDynamic}),
             "order varlen_dynamic needs packed sequences, the problem has none; use dynamic");

@@ -96,7 +96,8 @@ struct Plan {
 /// What a caller fixed by hand, or a record advises.
 struct PlanOverrides {
   std::optional<int64_t> tileM = {}, tileN = {}, stages = {}, consumers = {};
-  bool hasRoles = false; ///< `consumers` were named as roles, not as warps
+  bool hasRoles = false;             ///< `consumers` were named as roles, not as warps
+  std::optional<int64_t> warps = {}; ///< that `consumers` were named as
   std::optional<SplitBy> splitBy = {};
   std::optional<int64_t> producerRegisters = {}, consumerRegisters = {};
   std::optional<bool> pvFromRegisters = {}, overlap = {};

@@ -137,6 +137,9 @@ std::optional<RoleRegisters> roleRegistersOf(int64_t consumers, bool looksUp = f
 /// What a consumer thread needs for addresses, counters and row statistics.
 inline constexpr int64_t registersBesideFragments = 24;
 
+/// A row of 16-bit output is stored so many columns at a time.
+inline constexpr int64_t storedColumns = 32;
+
 /// Registers a consumer thread holds across the loop: scores, output and, from registers, P and Q.
 int64_t fragmentRegisters(const Tile &tile, HeadTile head, ElementType element);
 int64_t threadsOf(const Tile &tile, const Machine &machine);

@@ -1,6 +1,6 @@
 //===- TileEmitter.cpp - what no GPU's emitter has code for ---------------===//
 #include "TileEmitter.h"
-#include "flash/Schedule/WorkOrder.h"
+#include "flash/Schedule/Tile.h"
 
 using namespace mlir;
 
@@ -20,8 +20,9 @@ std::string TileEmitter::whyNotBuilt(Operation *op) const {
   } else if (auto store = dyn_cast<tile::StoreOp>(op)) {
     tile::FragType type = store.getValue().getType();
     if (!kernel.columns && type.getShape()[1] > 1 && !type.getElementType().isF32() &&
-        type.getShape()[1] % 32)
-      return "storing 16-bit elements in other than multiples of 32 columns";
+        type.getShape()[1] % schedule::storedColumns)
+      return "storing 16-bit elements in other than multiples of " +
+             std::to_string(schedule::storedColumns) + " columns";
   } else if (auto mma = dyn_cast<tile::MmaOp>(op)) {
     if (isWide(mma.getB().getType().getElementType()))
       return "a product of other than 16-bit elements";
