@@ -26,8 +26,10 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "python"))
 
+import flash_mlir  # unpacks a bundle's library before processes do
+from flash_mlir import _api, _timing
+
 TARGETS = pathlib.Path(__file__).with_name("targets.json")
-ALLOWED = 1.2e-2  # relative L2 distance of two 16-bit results
 LEAST = {"sm_90a": 0.98, "sm_80": 1.00}  # of the bar, for every row
 PEERS = {"cudnn": "cuDNN", "fa2": "FA-2", "flex": "Flex"}
 OTHER_HEADS = [(96, 96), (192, 192), (192, 128), (64, 256), (64, 512)]
@@ -65,21 +67,12 @@ def name_of(p):
     return f"{p['suite']} {heads} {mask} {p['b']}x{p['sq']} heads {p['hq']}/{p['hkv']}"
 
 
-def flops(p):
-    """Of the visible pairs; under plain causal half of all, as everyone counts."""
-    s, left = p["sq"], p.get("left")
-    pairs = s * (left + 1) - left * (left + 1) // 2 if left else s * p["sk"] * (0.5 if p["causal"] else 1.0)
-    return 2.0 * p["b"] * p["hq"] * pairs * (p["d"] + p.get("dv", p["d"]))
-
-
 def mask_of(p):
     return dict(causal=p["causal"], window=(p.get("left", -1), -1))
 
 
 def prepare(p, element, target, plan=None):
     """Compiles our kernel of a problem into the disk cache; its plan, and the sentence if that fails."""
-    import flash_mlir
-
     shape = lambda s, heads, d: (p["b"], s, heads, d)
     try:
         program = flash_mlir.compile(shape(p["sq"], p["hq"], p["d"]), shape(p["sk"], p["hkv"], p["d"]), shape(p["sk"], p["hkv"], p.get("dv", p["d"])),
@@ -97,20 +90,16 @@ def inputs(torch, p, element):
 
 
 def ours(p, q, k, v, target):
-    import flash_mlir
-
     out = q.new_empty(*q.shape[:3], v.shape[3])
     mask = mask_of(p)
     return lambda: flash_mlir.attention(q, k, v, out=out, target=target, **mask)
 
 
 def planned(p, q, k, v, target, plan):
-    from flash_mlir import _api, _check
+    import torch
 
-    out, lse = q.new_empty(*q.shape[:3], v.shape[3]), q.new_empty(p["b"], p["hq"], p["sq"], dtype=__import__("torch").float32)
-    problem = _api._problem_of(q, k, v, None, attention_chunk=0, sink_tokens=0, softcap=0.0, sink=None, num_splits=0, pack_gqa=None,
-                               plan=plan, passes=None, target=target, **mask_of(p))
-    made = _api._make_call(_check.tensors(q, k, v), problem, None, 0.0, None, out)
+    out, lse = q.new_empty(*q.shape[:3], v.shape[3]), q.new_empty(p["b"], p["hq"], p["sq"], dtype=torch.float32)
+    made = _api.planned(q, k, v, out, plan=plan, target=target, **mask_of(p))
 
     def call():
         made.run(q, k, v, out, lse)
@@ -153,20 +142,19 @@ def peer(name, p, q, k, v):
 def matrix_rate(flush):
     """TFLOP/s of an 8192^3 bf16 product (cuBLAS)."""
     import torch
-    from flash_mlir._timing import measure
 
     n = 8192
     a, b = (torch.randn(n, n, device="cuda", dtype=torch.bfloat16) for _ in range(2))
-    return 2 * n**3 / measure([lambda: a @ b], flush)[0] / 1e9
+    return 2 * n**3 / _timing.measure([lambda: a @ b], flush)[0] / 1e9
 
 
 def compare(p, peers, element, flush, target, plans):
     """The row of a problem: milliseconds of each, the distance to a peer's result, and the ratio to the bar."""
     import torch
-    from flash_mlir._timing import measure
 
     q, k, v = inputs(torch, p, element)
-    row = dict({key: p[key] for key in p if not key.endswith("_ms")}, name=name_of(p), element=element, flops=flops(p))
+    work = _timing.flops(p["b"], p["hq"], p["sq"], p["sk"], p["d"], p.get("dv", p["d"]), p["causal"], p.get("left", -1))
+    row = dict({key: p[key] for key in p if not key.endswith("_ms")}, name=name_of(p), element=element, flops=work)
     calls, notes = {"ours": ours(p, q, k, v, target)}, {}
     mine = calls["ours"]()
     for name in (*plans, *peers):
@@ -177,15 +165,19 @@ def compare(p, peers, element, flush, target, plans):
             notes[name] = str(e).splitlines()[0][:100]
             continue
         if "apart" not in row:
-            row["apart"] = float(torch.linalg.vector_norm(mine.float() - result.float()) / torch.linalg.vector_norm(result.float()))
+            row["apart"] = _timing.apart(mine, result)
         calls[name] = call
-    row["ms"] = dict(zip(calls, measure(list(calls.values()), flush)))
+    row["ms"] = dict(zip(calls, _timing.measure(list(calls.values()), flush)))
     if notes:
         row["cannot"] = notes
     if p["peer"] in calls:
         row["bar_ms"] = row["ms"][p["peer"]] / p.get("best_over_peer", 1.0)
         row["ratio"] = row["bar_ms"] / row["ms"]["ours"]
     return row
+
+
+def is_wrong(row):
+    return not row.get("apart", 0) < _timing.ALLOWED
 
 
 def rate(row, ms):
@@ -198,7 +190,7 @@ def line(row, peers):
     shown = [f"{rate(row, row['ms'][n]):8.1f}" if n in row["ms"] else f"{'-':>8}" for n in ("ours", *peers)]
     end = f"{rate(row, row['bar_ms']):8.1f} {row['ratio']:7.3f}" if "ratio" in row else f"{'-':>8} {'-':>7}"
     flag = "  LOW" if row.get("ratio", 1) < LEAST[row.get("target", "sm_90a")] else ""
-    if not row.get("apart", 0) < ALLOWED:
+    if is_wrong(row):
         flag += f"  WRONG: {row['apart']:.1e} apart"
     return f"{row['name']:44} {' '.join(shown)} {end}{flag}"
 
@@ -267,8 +259,6 @@ def time_rows(a, peers, tell):
     """Yields what is known of the machine, then the rows."""
     import torch  # before the pool forks; CUDA is first touched after it
 
-    from flash_mlir._timing import flush_buffer  # unpacks a bundle's library once
-
     wanted = list(problems(a.suite.split(","), a.only, a.quick, a.target))
     plans = {f"plan {i}": f"#flash.plan<{plan}>" for i, plan in enumerate(a.plan, 1)}
     start = time.time()
@@ -277,7 +267,7 @@ def time_rows(a, peers, tell):
         for plan in plans.values():
             list(pool.map(prepare, wanted, [a.element] * len(wanted), [a.target] * len(wanted), [plan] * len(wanted)))
     tell(f"kernels of {len(wanted)} problems ready in {time.time() - start:.0f} s with {a.jobs} processes")
-    flush = flush_buffer()
+    flush = _timing.flush_buffer()
     yield dict(gpu=torch.cuda.get_device_name(), target=a.target, torch=torch.__version__, cudnn=torch.backends.cudnn.version(), matrix_tflops=matrix_rate(flush))
     for p, (plan, sentence) in zip(wanted, prepared):
         if not sentence:
@@ -287,6 +277,11 @@ def time_rows(a, peers, tell):
             except Exception as e:  # the other rows are still worth having
                 sentence = f"{type(e).__name__}: {e}"
         yield dict(p, name=name_of(p), error=sentence.splitlines()[0][:200])
+
+
+def json_lines(option):
+    """Of --json: whether the table is shown, and the file of JSON lines, if any."""
+    return option != "-", sys.stdout if option == "-" else open(option, "w") if option else None
 
 
 def main():
@@ -310,18 +305,15 @@ def main():
     if unknown := [x for x in a.suite.split(",") if x not in suites] + [x for x in peers if x not in PEERS]:
         ap.error(f"expected suites of {', '.join(sorted(suites))} and peers of {', '.join(PEERS)}, got {', '.join(unknown)}")
     names = [f"plan {i}" for i, _ in enumerate(a.plan, 1)]
-    table = a.json != "-"
+    table, lines = json_lines(a.json)
     tell = lambda text: print(text, file=sys.stdout if table else sys.stderr, flush=True)
     start = time.time()
     source = map(json.loads, open(a.read)) if a.read else time_rows(a, peers, tell)
-    lines = open(a.json, "w") if a.json and table else None
     about, rows = next(source), []
     if a.read:
         source = list(source)
         peers = [n for n in PEERS if any(n in r.get("ms", {}) for r in source)]
         names = [n for n in next((r["ms"] for r in source if "ms" in r), {}) if n not in ("ours", *PEERS)]
-    if not table:
-        print(json.dumps(about), flush=True)
     if lines:
         print(json.dumps(about), file=lines, flush=True)
     if table:
@@ -329,8 +321,8 @@ def main():
         print(f"{'TFLOP/s':44} {'ours':>8} {' '.join(f'{PEERS.get(n, n):>8}' for n in (*names, *peers))} {'bar':>8} {'ratio':>7}")
     for row in source:
         rows.append(row)
-        if lines or not table:
-            print(json.dumps(row), file=lines or sys.stdout, flush=True)
+        if lines:
+            print(json.dumps(row), file=lines, flush=True)
         if table:
             print(line(row, (*names, *peers)), flush=True)
     if table:
@@ -338,7 +330,7 @@ def main():
         print(f"{time.time() - start:.0f} s")
     if a.plot:
         plot(about, rows, peers, a.plot)
-    return any("error" in r or not r.get("apart", 0) < ALLOWED for r in rows)
+    return any("error" in r or is_wrong(r) for r in rows)
 
 
 if __name__ == "__main__":

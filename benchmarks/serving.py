@@ -15,7 +15,10 @@ import random
 import sys
 import time
 
-import grid
+import grid  # finds flash_mlir
+
+import flash_mlir
+from flash_mlir import _timing
 
 HEADS, KV_HEADS, SIZE, BYTES = 32, 8, 128, 2
 LARGE = 256e6  # bytes of K and V from which the memory's bandwidth is the bar
@@ -64,15 +67,14 @@ def equal_length(lengths):
 class Bench:
     def __init__(self):
         import torch
-        from flash_mlir._timing import flush_buffer, measure
 
-        self.torch, self.flush, self.measure = torch, flush_buffer(), measure
+        self.torch, self.flush = torch, _timing.flush_buffer()
         x = torch.empty(1 << 28, device="cuda")
         y = torch.empty_like(x)
         self.copy = 2 * x.nbytes / self.times([lambda: y.copy_(x)])[0] / 1e6  # GB/s
 
     def times(self, calls):
-        return self.measure(calls, self.flush, warm_up_ms=100, rounds_ms=300)
+        return _timing.measure(calls, self.flush, warm_up_ms=100, rounds_ms=300)
 
     def draw(self, *shape):
         return self.torch.randn(*shape, device="cuda", dtype=self.torch.bfloat16)
@@ -81,8 +83,6 @@ class Bench:
         return self.draw(p["b"], 1, HEADS, SIZE), *(self.draw(p["b"], p["keys"], KV_HEADS, SIZE) for _ in range(2))
 
     def decode(self, p):
-        import flash_mlir
-
         q, k, v = self.caches(p)
         calls = {"ours": lambda: flash_mlir.attention(q, k, v)}
         mine = calls["ours"]()
@@ -100,8 +100,6 @@ class Bench:
         return dict(p, ms=ms, gb_s=rate, ratio=ratio)
 
     def pages(self, p):
-        import flash_mlir
-
         torch, page = self.torch, p["page"]
         q, k, v = self.caches(p)
         count = p["b"] * p["keys"] // page
@@ -118,8 +116,6 @@ class Bench:
         return dict(p, ms=ms, gb_s=cache_bytes(p["b"], p["keys"]) / ms["ours"] / 1e6, ratio=ms["contiguous"] / ms["ours"])
 
     def packed(self, p):
-        import flash_mlir
-
         torch, lengths, causal = self.torch, p["lengths"], p["causal"]
         heads, same = 2048 // SIZE, equal_length(lengths)
         ends = [0]
@@ -134,12 +130,12 @@ class Bench:
         first = slice(0, lengths[0])
         self.close(packed()[first], flash_mlir.attention(q[first][None], k[first][None], v[first][None], causal=causal)[0])
         ms = dict(zip(("ours", "equal"), self.times([packed, equal])))
-        rate = {name: 4 * heads * SIZE * pairs / (2 if causal else 1) / ms[name] / 1e9 for name, pairs in (("ours", work(lengths)), ("equal", len(lengths) * same**2))}
+        rate = {name: _timing.flops(1, heads, pairs, 1, SIZE, SIZE, causal) / ms[name] / 1e9 for name, pairs in (("ours", work(lengths)), ("equal", len(lengths) * same**2))}
         return dict(p, ms=ms, tflops=rate["ours"], ratio=rate["ours"] / rate["equal"])
 
     def close(self, mine, other):
-        apart = float((mine.float() - other.float()).norm() / other.float().norm())
-        if not apart < grid.ALLOWED:
+        apart = _timing.apart(mine, other)
+        if not apart < _timing.ALLOWED:
             raise ArithmeticError(f"{apart:.1e} from the other's result")
 
 
@@ -167,9 +163,8 @@ def main():
     a = ap.parse_args()
     if unknown := set(a.suite.split(",")) - {suite for suite, *_ in LEAST}:
         ap.error(f"expected suites of decode, pages and packed, got {', '.join(sorted(unknown))}")
-    table, start = a.json != "-", time.time()
+    (table, lines), start = grid.json_lines(a.json), time.time()
     bench, rows = Bench(), []
-    lines = sys.stdout if not table else open(a.json, "w") if a.json else None
     if table:
         print(f"{bench.torch.cuda.get_device_name()}, copies {bench.copy:.0f} GB/s\n")
     for p in problems(a.suite.split(","), a.only):

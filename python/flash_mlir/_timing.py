@@ -1,4 +1,4 @@
-"""Timing kernels on a GPU, with PyTorch.
+"""Timing kernels on a GPU, with PyTorch: how long they take, how much they do, how far apart results are.
 
 The card is power-limited and remembers the kernel before, so what is compared is timed in turn, launch by launch, after a
 warm-up of each, with the L2 cache flushed before every launch.
@@ -7,12 +7,25 @@ import math
 import statistics
 
 FLUSH_BYTES = 256 << 20
+ALLOWED = 1.2e-2  # relative L2 distance of two 16-bit results
 
 
 def flush_buffer():
     import torch
 
     return torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
+
+
+def apart(got, want):
+    """Relative L2 distance of two tensors; NaN where got holds one."""
+    got, want = got.float(), want.float()
+    return float((got - want).norm() / want.norm())
+
+
+def flops(batch, heads, queries, keys, head_size, head_size_v, causal=False, left=-1):
+    """Of the visible pairs; left: reach of a causal window; under plain causal half of all, as everyone counts."""
+    pairs = queries * (left + 1) - left * (left + 1) // 2 if left >= 0 else queries * keys * (0.5 if causal else 1.0)
+    return 2.0 * batch * heads * pairs * (head_size + head_size_v)
 
 
 def _queue(torch, call, flush):

@@ -24,7 +24,7 @@ import sys
 import threading
 import time
 
-from . import _api, _cache, _records
+from . import _api, _cache, _records, _timing
 from ._library import cache_folder
 
 # field of a plan: its values. Consumers and registers follow the tile. Fields that this build does not know are skipped.
@@ -83,7 +83,6 @@ SEEDS = {
 MULTICAST_FROM = 128
 MARGIN = 1.005  # a gain below this is noise
 SWEEPS = 4
-ALLOWED = 1.2e-2  # relative L2 distance from float64, and from the plan in use
 SAMPLED_ROWS = 96
 PATIENCE = 30  # seconds for a check, after which a plan counts as hanging
 
@@ -228,24 +227,20 @@ class Bench:
 
     def wrong(self, call):
         """The sentence for a result that is off; the first one right is what later ones are held to."""
-        norm = self.torch.linalg.vector_norm
         self.out.fill_(math.nan)
         call()
-        got = self.out[0, self.rows, :4].transpose(0, 1).double()
-        apart = float(norm(got - self.want) / norm(self.want))
-        if not apart < ALLOWED:
+        apart = _timing.apart(self.out[0, self.rows, :4].transpose(0, 1), self.want)
+        if not apart < _timing.ALLOWED:
             return f"{apart:.1e} from float64"
         if self.base is None:
             self.base = self.out.clone()
-        apart = float(norm((self.out - self.base).float()) / norm(self.base.float()))
-        return None if apart < ALLOWED else f"{apart:.1e} from the plan in use"
+        apart = _timing.apart(self.out, self.base)
+        return None if apart < _timing.ALLOWED else f"{apart:.1e} from the plan in use"
 
     def times(self, calls, thorough):
-        from ._timing import measure
-
         if thorough:
-            return measure(calls, self.flush, rounds_ms=400, rounds=(20, 60))
-        return measure(calls, self.flush, warm_up_ms=15, rounds_ms=1200, rounds=(5, 9))
+            return _timing.measure(calls, self.flush, rounds_ms=400, rounds=(20, 60))
+        return _timing.measure(calls, self.flush, warm_up_ms=15, rounds_ms=1200, rounds=(5, 9))
 
 
 # ---- the log --------------------------------------------------------------------------------------------------------------------
@@ -382,9 +377,7 @@ class Search:
 
 
 def tflops(p, ms):
-    s, left = p["s"], p["left"]
-    pairs = s * (left + 1) - left * (left + 1) // 2 if left >= 0 else s * s * (0.5 if p["causal"] else 1.0)
-    return 2.0 * p["b"] * p["h"] * pairs * (p["d"] + p["dv"]) / ms / 1e9
+    return _timing.flops(p["b"], p["h"], p["s"], p["s"], p["d"], p["dv"], p["causal"], p["left"]) / ms / 1e9
 
 
 def record(entry):
@@ -463,8 +456,6 @@ def main():
         sys.exit("tune: expected PyTorch to time kernels with, it is not installed")
     if not torch.cuda.is_available():
         sys.exit("tune: expected a GPU, there is none here")
-    from ._timing import flush_buffer
-
     gpu = torch.cuda.get_device_name()
     out = a.out or (_records.place() if _records.place().suffix == ".json" else _records.place() / _records.file_name(gpu))
     log = Log(a.log, build())
@@ -474,7 +465,7 @@ def main():
     print(f"{gpu}: {len(wanted)} problems, {len(entries)} of them in the log\n{HEADER}", flush=True)
     # Processes of their own, not forks: CUDA is in use here.
     with concurrent.futures.ProcessPoolExecutor(a.jobs, multiprocessing.get_context("spawn")) as pool:
-        search = Search(pool, flush_buffer(), log, start + a.seconds, a.elements.split(",")[0])
+        search = Search(pool, _timing.flush_buffer(), log, start + a.seconds, a.elements.split(",")[0])
         for p in follow(left, len(left)):
             if not search.more():
                 break
