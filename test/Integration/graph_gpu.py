@@ -15,6 +15,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
 
 import flash_mlir
+import problems
 import torch
 from flash_mlir import _api
 
@@ -184,18 +185,7 @@ def main():
     parser.add_argument("--target", default=None)
     parser.add_argument("--seed", type=int, default=1)
     a = parser.parse_args()
-    passed = failed = 0
-    for name in CASES:
-        if a.only not in name:
-            continue
-        try:
-            wrong = check(name, a.target, a.replays, a.seed)
-        except Exception as e:
-            wrong = f"{type(e).__name__}: {str(e)[:300]}"
-        passed, failed = passed + (not wrong), failed + bool(wrong)
-        print(f"{'FAIL' if wrong else 'ok'}  {name}{': ' + wrong if wrong else ''}", flush=True)
-    print(f"{passed} passed, {failed} failed")
-    return failed > 0 or not passed
+    return problems.check_each([(name, name) for name in CASES if a.only in name], lambda name: check(name, a.target, a.replays, a.seed))
 
 
 if __name__ == "__main__":

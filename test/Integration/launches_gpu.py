@@ -10,11 +10,11 @@ import argparse
 import pathlib
 import random
 import sys
-import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
 
 import flash_mlir
+import problems
 import torch
 
 MOST = 700  # queries and keys of a sequence
@@ -69,13 +69,14 @@ KINDS = {
 
 
 def run(kind, d, target, launches):
-    """How many launches left NaN."""
+    """What is wrong, or None."""
     rng, at, bad = random.Random(1), Operands(d), torch.zeros((), device="cuda", dtype=torch.int64)
     for _ in range(launches):
         operands, options = KINDS[kind](rng, at)
         o = flash_mlir.attention(*operands, target=target, validate=False, **options)
         bad += o.isnan().any()
-    return int(bad)  # waits for all
+    bad = int(bad)  # waits for all
+    return f"{bad} of {launches} launches left NaN" if bad else None
 
 
 def main():
@@ -83,18 +84,9 @@ def main():
     parser.add_argument("--launches", type=int, default=5000)
     parser.add_argument("--targets", default="sm_90a,sm_80")
     parser.add_argument("--only", default="", help="kinds whose name holds this")
-    arguments = parser.parse_args()
-    passed = failed = 0
-    for target in arguments.targets.split(","):
-        for kind in KINDS:
-            if arguments.only not in kind:
-                continue
-            for d in (64, 128, 256):
-                start, bad = time.time(), run(kind, d, target, arguments.launches)
-                passed, failed = passed + (not bad), failed + bool(bad)
-                print(f"{f'FAIL, {bad} left NaN' if bad else 'ok'}  {kind} d{d} {target}: {arguments.launches} launches, {time.time() - start:.1f} s", flush=True)
-    print(f"{passed} passed, {failed} failed")
-    return failed > 0
+    a = parser.parse_args()
+    cases = [(f"{kind} d{d} {target}", (kind, d, target)) for target in a.targets.split(",") for kind in KINDS if a.only in kind for d in (64, 128, 256)]
+    return problems.check_each(cases, lambda case: run(*case, a.launches))
 
 
 if __name__ == "__main__":

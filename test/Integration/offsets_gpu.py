@@ -13,6 +13,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
 
 import flash_mlir
+import problems
 import torch
 
 WORST = 5e-3  # relative L2: bf16 rounds to 2^-9
@@ -70,20 +71,19 @@ def pages(page):
     return large_pages
 
 
+def check(case):
+    problem, target = case
+    torch.cuda.empty_cache()
+    torch.manual_seed(1)
+    error = problem(target)
+    return None if error < WORST else f"relative L2 {error:.1e}"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--targets", default="sm_90a,sm_80")
-    failed = passed = 0
-    for target in parser.parse_args().targets.split(","):
-        for problem in (large_cache, large_batch_stride, pages(256), pages(48)):
-            torch.cuda.empty_cache()
-            torch.manual_seed(1)
-            error = problem(target)
-            bad = not error < WORST
-            passed, failed = passed + (not bad), failed + bad
-            print(f"{'FAIL' if bad else 'ok'}  {problem.__name__} {target}: relative L2 {error:.1e}", flush=True)
-    print(f"{passed} passed, {failed} failed")
-    return failed > 0
+    targets = parser.parse_args().targets.split(",")
+    return problems.check_each([(f"{p.__name__} {t}", (p, t)) for t in targets for p in (large_cache, large_batch_stride, pages(256), pages(48))], check)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,22 @@
-"""What checks of random problems share: their options, and the run over them."""
+"""What checks share: the run over named cases; and of random problems, their options and the run over them."""
 import json
 import sys
 import time
+
+
+def check_each(cases, check):
+    """check(case): what is wrong, or None, of each (name, case); prints a line each, counts, and gives the exit code."""
+    passed = failed = 0
+    for name, case in cases:
+        start = time.time()
+        try:
+            wrong = check(case)
+        except Exception as e:
+            wrong = f"{type(e).__name__}: {str(e)[:300]}"
+        passed, failed = passed + (not wrong), failed + bool(wrong)
+        print(f"{'FAIL' if wrong else 'ok'}  {name}, {time.time() - start:.1f} s{': ' + wrong if wrong else ''}", flush=True)
+    print(f"{passed} passed, {failed} failed")
+    return failed > 0 or not passed
 
 
 def add_options(parser, target, count):

@@ -15,6 +15,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
 
 import by_hand
+import problems
 
 HEADS = [(64, 64), (96, 96), (128, 128), (192, 192), (192, 128), (256, 256), (64, 256), (64, 512)]
 MASKS = {
@@ -88,17 +89,7 @@ def main():
 
     import flash_mlir
 
-    passed = failed = 0
-    for case in wanted:
-        try:
-            bad = check(case, a.runs, torch, flash_mlir)
-        except Exception as e:
-            bad = f"{type(e).__name__}: {str(e)[:300]}"
-        passed, failed = passed + (not bad), failed + bool(bad)
-        if bad:
-            print(f"{name_of(case)}: {bad}", flush=True)
-    print(f"{passed} passed, {failed} failed")
-    return failed > 0 or not passed
+    return problems.check_each([(name_of(case), case) for case in wanted], lambda case: check(case, a.runs, torch, flash_mlir))
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
 
 import flash_mlir
+import problems
 import torch
 
 # (batch, queries, keys, heads, head size, mask): many tiles, a few more than multiprocessors, fewer, ragged
@@ -63,13 +64,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=20)
     rounds = parser.parse_args().rounds
-    failed = 0
-    for case in CASES:
-        wrong = run(case, rounds)
-        failed += wrong is not None
-        print(f"{'FAIL' if wrong else 'ok'}  {case}{': ' + wrong if wrong else ''}", flush=True)
-    print(f"{len(CASES) - failed} passed, {failed} failed")
-    return failed > 0
+    return problems.check_each([(str(case), case) for case in CASES], lambda case: run(case, rounds))
 
 
 if __name__ == "__main__":
