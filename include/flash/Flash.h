@@ -15,6 +15,7 @@
 #include "flash/FlashDialect.h.inc"
 #define GET_ATTRDEF_CLASSES
 #include "flash/FlashAttrs.h.inc"
+#include "flash/FlashInterfaces.h.inc"
 #define GET_OP_CLASSES
 #include "flash/FlashOps.h.inc"
 

@@ -18,7 +18,7 @@ def Flash_Dialect : Dialect {
   let summary = "Attention, said once";
   let description = [{
     `flash.attention` computes `softmax(scale * q @ k^T, mask) @ v` row by row and the logarithm of the
-    softmax denominator; `flash.combine` joins partial results over disjoint sets of keys; `flash.append` writes new keys
+    softmax denominator; `flash.attention_backward` its gradients; `flash.combine` joins partial results over disjoint sets of keys; `flash.append` writes new keys
     and values into a cache.
 
     *Rationale.* The mask is an attribute and not an operand, because the blocks a kernel may skip follow
@@ -87,6 +87,7 @@ def Flash_PlanAttr : Flash_Attr<"Plan", "plan", "how the op is done: the planner
     | `ping_pong` | the consumers take turns at issuing products |
     | `multicast` | two blocks side by side share keys and values: each fetches half for both |
     | `pack_gqa` | the query heads of one KV head are rows of one tile |
+    | `ordered` | gradients: a tile of dQ is summed in the order of the tiles of keys |
     | `splits` | over how many parts the keys are split |
     | `order` | in which order blocks take tiles |
     | `transfer` | `"tma"`, or `"gather"` where no tensor map can describe K and V |
@@ -114,12 +115,37 @@ def Flash_PlanAttr : Flash_Attr<"Plan", "plan", "how the op is done: the planner
 // Operations
 //===----------------------------------------------------------------------===//
 
+class Problem_Operand<string getter> : InterfaceMethod<"", "::mlir::Value", getter>;
+class Problem_Cache<string getter> : InterfaceMethod<"", "::mlir::Value", getter, (ins), "", "return {};">;
+class Problem_Attribute<string name> : InterfaceMethod<"", "::flash::" # name # "Attr", "get" # name # "Attr">;
+class Problem_Setter<string name>
+    : InterfaceMethod<"", "void", "set" # name # "Attr", (ins "::flash::" # name # "Attr":$attr)>;
+
+def ProblemOpInterface : OpInterface<"ProblemOpInterface"> {
+  let cppNamespace = "::flash";
+  let description = "Attention and what is derived of it: what the planner and the verifiers ask of an op.";
+  let methods = [
+    Problem_Operand<"getQ">, Problem_Operand<"getK">, Problem_Operand<"getV">, Problem_Operand<"getSink">,
+    Problem_Operand<"getScale">, Problem_Operand<"getSoftcap">, Problem_Operand<"getCuSeqlensQ">,
+    Problem_Operand<"getCuSeqlensK">, Problem_Operand<"getSequsedQ">, Problem_Operand<"getSequsedK">,
+    Problem_Cache<"getAppended">, Problem_Cache<"getPageTable">, Problem_Cache<"getKvBatchIdx">,
+    Problem_Cache<"getLeftpadK">,
+    Problem_Attribute<"Mask">, Problem_Attribute<"Target">, Problem_Attribute<"Plan">,
+    Problem_Setter<"Mask">, Problem_Setter<"Target">, Problem_Setter<"Plan">];
+  let extraClassDeclaration = [{
+    /// The tables, by name; null where the op has none.
+    ::llvm::SmallVector<std::pair<::llvm::StringRef, ::mlir::Value>> getTables();
+    /// The op as the planning library knows it, for the cpu; sizes that the types leave open are unknown.
+    ::flash::schedule::Problem problem();
+  }];
+}
+
 def TensorOrMemRef : AnyTypeOf<[AnyRankedTensor, AnyMemRef], "tensor or memref">;
 
 class Flash_Op<string mnem, list<Trait> traits = []> : Op<Flash_Dialect, mnem, traits> { let hasVerifier = 1; }
 
 def Flash_AttentionOp : Flash_Op<"attention",
-    [AttrSizedOperandSegments, DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+    [AttrSizedOperandSegments, DeclareOpInterfaceMethods<MemoryEffectsOpInterface>, ProblemOpInterface]> {
   let summary = "softmax(scale * q k^T) v and the logarithm of its denominator";
   let description = [{
     | operand | shape | element |
@@ -186,10 +212,52 @@ def Flash_AttentionOp : Flash_Op<"attention",
     ::mlir::ShapedType getOutputType();
     ::mlir::ShapedType getLseType();
     bool isPartial();
-    /// The tables, by name; null where the op has none.
-    ::llvm::SmallVector<std::pair<::llvm::StringRef, ::mlir::Value>> getTables();
-    /// The op as the planning library knows it, for the cpu; sizes that the types leave open are unknown.
-    ::flash::schedule::Problem problem();
+  }];
+}
+
+def Flash_AttentionBackwardOp : Flash_Op<"attention_backward",
+    [AttrSizedOperandSegments, DeclareOpInterfaceMethods<MemoryEffectsOpInterface>, ProblemOpInterface]> {
+  let summary = "the gradients of attention";
+  let description = [{
+    | operand | shape | element |
+    | --- | --- | --- |
+    | q, k, v, sink | as `flash.attention` has them | |
+    | o, lse | its results | |
+    | do | as o | as q |
+    | dq, dk, dv | as q, k, v | as q |
+    | dsink | `Hq`, where there is a sink | f32 |
+
+    Over tensors the gradients are results, over memrefs `outs`. With `p = exp(s - lse)` and
+    `ds = p * (do v^T - rowsum(do * o))`: `dv = p^T do`, `dq = scale * ds k`, `dk = scale * ds^T q`, of all query heads that
+    read a KV head; ds takes the softcap's slope too; `dsink = -sum exp(sink - lse) * rowsum(do * o)`. A row that sees no
+    key gives and gets exact zeros. Scale, softcap, mask and tables are the attention's; rows of gradients that do not
+    count are left alone. With `deterministic` two runs give the same bits.
+
+    ```mlir
+    %dq, %dk, %dv = flash.attention_backward %q, %k, %v, %o, %lse, %do by <causal>
+        : tensor<?x?x16x128xbf16>, tensor<?x?x4x128xbf16>, tensor<?x?x4x128xbf16>, tensor<?x?x16x128xbf16>,
+          tensor<?x16x?xf32>, tensor<?x?x16x128xbf16>
+        -> tensor<?x?x16x128xbf16>, tensor<?x?x4x128xbf16>, tensor<?x?x4x128xbf16>
+    ```
+  }];
+  let arguments = (ins TensorOrMemRef:$q, TensorOrMemRef:$k, TensorOrMemRef:$v, TensorOrMemRef:$o, TensorOrMemRef:$lse,
+                       TensorOrMemRef:$dO, Optional<TensorOrMemRef>:$sink, Optional<F32>:$scale, Optional<F32>:$softcap,
+                       Optional<TensorOrMemRef>:$cu_seqlens_q, Optional<TensorOrMemRef>:$cu_seqlens_k,
+                       Optional<TensorOrMemRef>:$seqused_q, Optional<TensorOrMemRef>:$seqused_k,
+                       Variadic<AnyMemRef>:$outs, UnitAttr:$deterministic,
+                       Flash_MaskAttr:$mask, OptionalAttr<Flash_TargetAttr>:$target, OptionalAttr<Flash_PlanAttr>:$plan);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = [{
+    $q `,` $k `,` $v `,` $o `,` $lse `,` $dO (`sink` `(` $sink^ `:` type($sink) `)`)? (`scale` $scale^)?
+    (`softcap` $softcap^)? (`cu_seqlens_q` `(` $cu_seqlens_q^ `:` type($cu_seqlens_q) `)`)?
+    (`cu_seqlens_k` `(` $cu_seqlens_k^ `:` type($cu_seqlens_k) `)`)?
+    (`seqused_q` `(` $seqused_q^ `:` type($seqused_q) `)`)? (`seqused_k` `(` $seqused_k^ `:` type($seqused_k) `)`)?
+    (`outs` `(` $outs^ `:` type($outs) `)`)? `by` $mask attr-dict
+    `:` type($q) `,` type($k) `,` type($v) `,` type($o) `,` type($lse) `,` type($dO) (`->` type($results)^)?
+  }];
+  let extraClassDeclaration = [{
+    /// The types of dq, dk, dv and, where there is a sink, dsink: results or outs.
+    ::llvm::SmallVector<::mlir::ShapedType> getGradientTypes();
   }];
 }
 

@@ -7,20 +7,20 @@
 namespace flash {
 
 /// The op as a problem of the planning library; sizes that its types leave open are unknown.
-schedule::Problem problemOf(AttentionOp op, schedule::Target target);
+schedule::Problem problemOf(ProblemOpInterface op, schedule::Target target);
 
 /// What the fields of a plan fix; nothing where there is no plan.
 schedule::PlanOverrides overridesOf(PlanAttr plan);
 
 /// The whole plan of an op that has a target, with what is fixed kept; an error at the op says why
 /// there is none. The parts that a partial op is made of are its splits.
-mlir::FailureOr<schedule::Plan> planOf(AttentionOp op, schedule::PlanOverrides fixed);
-inline mlir::FailureOr<schedule::Plan> planOf(AttentionOp op) {
+mlir::FailureOr<schedule::Plan> planOf(ProblemOpInterface op, schedule::PlanOverrides fixed);
+inline mlir::FailureOr<schedule::Plan> planOf(ProblemOpInterface op) {
   return planOf(op, overridesOf(op.getPlanAttr()));
 }
 
 /// Demands what flash-select-tiles writes: a target and a tile.
-mlir::LogicalResult isTiled(AttentionOp op);
+mlir::LogicalResult isTiled(ProblemOpInterface op);
 
 /// `plan` (which may be null) with a field and the reason for it, unless a hand has written the
 /// field.

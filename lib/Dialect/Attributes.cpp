@@ -166,9 +166,10 @@ constexpr Field planFields[] = {
     {"pack_gqa", FieldKind::flag},     {"splits", FieldKind::integer},
     {"order", FieldKind::order},       {"roles", FieldKind::flag},
     {"skip_blocks", FieldKind::flag},  {"pipeline_loads", FieldKind::flag},
-    {"stealing", FieldKind::flag},     {"exact_counts", FieldKind::flag},
-    {"transfer", FieldKind::transfer}, {"defer_max", FieldKind::flag},
-    {"multicast", FieldKind::flag},    {"why", FieldKind::reasons},
+    {"stealing", FieldKind::flag},     {"ordered", FieldKind::flag},
+    {"exact_counts", FieldKind::flag}, {"transfer", FieldKind::transfer},
+    {"defer_max", FieldKind::flag},    {"multicast", FieldKind::flag},
+    {"why", FieldKind::reasons},
 };
 
 template <typename Names>

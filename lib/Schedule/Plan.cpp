@@ -296,6 +296,8 @@ std::variant<Plan, Refusal> makePlan(const Problem &problem, const PlanOverrides
   const HeadTile head = headTileOf(problem.target, problem.headSize, problem.headSizeV);
   plan.headTile = head.d;
   plan.headTileV = head.dv;
+  if (problem.backward)
+    return planBackward(std::move(plan), problem, overrides);
   const std::optional<TileRow> row =
       defaultTile(problem.target, head, plan.mask.kind,
                   overrides.tileM ? unlimited : rowsOf(problem, overrides), hasTables(problem));
@@ -419,6 +421,8 @@ std::optional<std::string> whyNot(const Plan &plan, const Problem &problem) {
 //===----------------------------------------------------------------------===//
 
 WorkShape<int64_t> workShapeOf(const Plan &plan, const Problem &problem) {
+  if (problem.backward)
+    return backwardShapeOf(plan, problem);
   const int64_t heads = plan.packGqa ? problem.kvHeads : problem.heads;
   const int64_t pairs = heads * problem.batch;
   const int64_t section =

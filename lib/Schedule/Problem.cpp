@@ -71,6 +71,8 @@ std::optional<std::string> whyNotProblem(const Problem &problem) {
     return sentence;
   if (auto sentence = whyNotTables(problem))
     return sentence;
+  if (problem.deterministic && !problem.backward)
+    return "expected deterministic only for gradients: attention is";
   if (problem.element == ElementType::f32 && problem.target != Target::cpu)
     return "expected f16 or bf16 on " + std::string(targetName(problem.target)) +
            ", the element type is f32, which only cpu computes";

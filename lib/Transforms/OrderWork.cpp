@@ -14,21 +14,22 @@ using namespace flash;
 namespace {
 struct OrderWork : flash::impl::FlashOrderWorkBase<OrderWork> {
   void runOnOperation() override {
-    WalkResult result = getOperation()->walk([](AttentionOp op) -> WalkResult {
+    WalkResult result = getOperation()->walk([](ProblemOpInterface op) -> WalkResult {
       if (failed(isTiled(op)))
         return WalkResult::interrupt();
       schedule::PlanOverrides fixed = overridesOf(op.getPlanAttr());
-      if (!op.isPartial())
+      auto attention = dyn_cast<AttentionOp>(op.getOperation());
+      if (attention && !attention.isPartial())
         fixed.splits = 1; // what flash-split-kv has not split runs whole
       FailureOr<schedule::Plan> plan = planOf(op, fixed);
       if (failed(plan))
         return WalkResult::interrupt();
       auto order = StringAttr::get(op.getContext(), schedule::orderName(plan->order));
       PlanAttr attr = filled(op.getPlanAttr(), "order", order, plan->reasons.order);
-      if (op.getTarget()->target() != schedule::Target::cpu)
+      if (op.getTargetAttr().target() != schedule::Target::cpu)
         attr = filled(attr, "stealing", BoolAttr::get(op.getContext(), plan->stealing),
                       plan->reasons.stealing);
-      if (!plan->roles)
+      if (attention && !plan->roles)
         attr = filled(attr, "persistent", BoolAttr::get(op.getContext(), plan->persistent));
       op.setPlanAttr(attr);
       return WalkResult::advance();

@@ -7,7 +7,7 @@
 using namespace mlir;
 using namespace flash;
 
-schedule::Problem flash::problemOf(AttentionOp op, schedule::Target target) {
+schedule::Problem flash::problemOf(ProblemOpInterface op, schedule::Target target) {
   schedule::Problem problem = op.problem();
   problem.target = target;
   return problem;
@@ -43,28 +43,30 @@ schedule::PlanOverrides flash::overridesOf(PlanAttr plan) {
     fixed.order = schedule::parseOrder(*name);
   fixed.persistent = plan.getFlag("persistent");
   fixed.stealing = plan.getFlag("stealing");
+  fixed.ordered = plan.getFlag("ordered");
   if (auto reasons = plan.getFields().getAs<DictionaryAttr>("why"))
     if (auto why = reasons.getAs<StringAttr>("tile"))
       fixed.why = why.str();
   return fixed;
 }
 
-FailureOr<schedule::Plan> flash::planOf(AttentionOp op, schedule::PlanOverrides fixed) {
-  if (op.isPartial()) {
+FailureOr<schedule::Plan> flash::planOf(ProblemOpInterface op, schedule::PlanOverrides fixed) {
+  if (auto attention = dyn_cast<AttentionOp>(op.getOperation());
+      attention && attention.isPartial()) {
     const int64_t several = 2; // where only the caller knows how many
-    int64_t splits = op.getOutputType().getDimSize(0);
+    int64_t splits = attention.getOutputType().getDimSize(0);
     fixed.splits = ShapedType::isDynamic(splits) ? fixed.splits.value_or(several) : splits;
   }
-  auto plan = schedule::makePlan(problemOf(op, op.getTarget()->target()), fixed);
+  auto plan = schedule::makePlan(problemOf(op, op.getTargetAttr().target()), fixed);
   if (auto *refusal = std::get_if<schedule::Refusal>(&plan))
-    return op.emitOpError() << refusal->sentence;
+    return op->emitOpError() << refusal->sentence;
   return std::get<schedule::Plan>(plan);
 }
 
-LogicalResult flash::isTiled(AttentionOp op) {
-  if (op.getTarget() && op.getPlan() && op.getPlan()->getInt("tile", 0))
+LogicalResult flash::isTiled(ProblemOpInterface op) {
+  if (op.getTargetAttr() && op.getPlanAttr() && op.getPlanAttr().getInt("tile", 0))
     return success();
-  return op.emitOpError("expected a target and a plan with a tile; run flash-select-tiles before");
+  return op->emitOpError("expected a target and a plan with a tile; run flash-select-tiles before");
 }
 
 PlanAttr flash::filled(PlanAttr plan, StringRef field, Attribute value, StringRef why) {

@@ -68,6 +68,20 @@ LogicalResult selectTile(AttentionOp op) {
   return success();
 }
 
+LogicalResult selectTile(AttentionBackwardOp op) {
+  FailureOr<schedule::Plan> plan = planOf(op);
+  if (failed(plan))
+    return failure();
+  Builder builder(op.getContext());
+  PlanAttr attr = filled(op.getPlanAttr(), "tile", pairOf(builder, plan->tileM, plan->tileN),
+                         plan->reasons.tile);
+  attr = filled(attr, "stages", builder.getI64IntegerAttr(plan->stages));
+  attr = filled(attr, "ordered", builder.getBoolAttr(plan->ordered), plan->reasons.ordered);
+  op.setPlanAttr(attr);
+  op.setMaskAttr(MaskAttr::get(op.getContext(), plan->mask));
+  return success();
+}
+
 LogicalResult selectTile(CombineOp op) {
   ArrayAttr tile = combineTile(*op.getTarget(), op.getOutputType().getShape().back(), combineRows);
   op.setPlanAttr(filled(op.getPlanAttr(), "tile", tile));
@@ -109,6 +123,8 @@ struct SelectTiles : flash::impl::FlashSelectTilesBase<SelectTiles> {
     WalkResult result = getOperation()->walk([&](Operation *op) -> WalkResult {
       if (auto attention = dyn_cast<AttentionOp>(op))
         return select(attention);
+      if (auto backward = dyn_cast<AttentionBackwardOp>(op))
+        return select(backward);
       if (auto combine = dyn_cast<CombineOp>(op))
         return select(combine);
       if (auto append = dyn_cast<AppendOp>(op))

@@ -131,6 +131,63 @@ TEST(BlockRange, QueryTilesAreNeverMissing) {
   }
 }
 
+TEST(BlockRange, QueryRunsHoldEveryNeededBlockAndNoOther) {
+  Random random(5);
+  for (int round = 0; round < 6000; ++round) {
+    Case c(random);
+    c.group = 1;
+    SCOPED_TRACE(c.words());
+    const int64_t keys = c.block, tiles = ceilDiv(c.lenQ, c.rows);
+    for (int64_t n = 0; n <= ceilDiv(c.lenK, keys); ++n) { // one tile past the end, too
+      auto runs = queryRuns<int64_t>(c.mask, n * keys, keys, c.rows, c.lenQ, c.lenK);
+      auto range = queryRange<int64_t>(c.mask, n, c.rows, keys, c.lenQ, c.lenK);
+      const int64_t count = runs.right + runs.inner + runs.left;
+      for (int64_t part : {runs.right, runs.inner, runs.left, count - runs.right, runs.end - count})
+        ASSERT_GE(part, 0);
+      ASSERT_EQ(runs.sink, 0);
+      if (!c.mask.boundsRight())
+        ASSERT_EQ(runs.left, 0);
+      if (count > 0) { // no looser than the reference
+        ASSERT_LE(runs.end, range.mMax);
+        ASSERT_GE(runs.end - count, range.mMin);
+      }
+      for (int64_t m = 0; m < tiles; ++m) {
+        const int64_t at = runs.end - 1 - m; // of the walk
+        const bool visited = at >= 0 && at < count;
+        c.row0 = m * c.rows;
+        const Case::Seen seen = c.seen(n);
+        ASSERT_EQ(visited, seen != Case::nothing) << "tile " << m << ", keys " << n;
+        if (visited && at >= runs.right && at < runs.right + runs.inner)
+          ASSERT_EQ(seen, Case::everything) << "tile " << m << ", keys " << n;
+        // Whole tiles that see all are masked beside ragged keys only.
+        else if (visited && (n + 1) * keys <= c.lenK && (m + 1) * c.rows <= c.lenQ &&
+                 !c.mask.hasSinkTokens())
+          ASSERT_EQ(seen, Case::something) << "tile " << m << ", keys " << n;
+      }
+    }
+  }
+}
+
+TEST(BlockRange, KeysAndQueriesMeetInTheSamePairs) {
+  // What a tile of queries counts as its key tiles is who adds to its gradient, in that order.
+  Random random(6);
+  for (int round = 0; round < 3000; ++round) {
+    Case c(random);
+    SCOPED_TRACE(c.words());
+    for (int64_t m = 0; m * c.rows < c.lenQ; ++m) {
+      auto keys = keyRuns<int64_t>(c.mask, m * c.rows, c.rows, c.block, c.lenQ, c.lenK, 1);
+      const int64_t main = keys.right + keys.inner + keys.left, begin = keys.end - main;
+      for (int64_t n = 0; n * c.block < c.lenK; ++n) {
+        auto queries = queryRuns<int64_t>(c.mask, n * c.block, c.block, c.rows, c.lenQ, c.lenK);
+        const int64_t count = queries.right + queries.inner + queries.left;
+        ASSERT_EQ(n < keys.sink || (n >= begin && n < keys.end),
+                  m < queries.end && m >= queries.end - count)
+            << "queries " << m << ", keys " << n;
+      }
+    }
+  }
+}
+
 TEST(BlockRange, HalfOfACausalSquareAndItsDiagonal) {
   int64_t computed = 0;
   for (int64_t m = 0; m < 32; ++m) {

@@ -40,6 +40,52 @@ std::string refused(const Problem &p, const PlanOverrides &overrides = {},
 }
 } // namespace
 
+TEST(Plan, Gradients) {
+  Problem p = problem(Target::cpu);
+  p.backward = true;
+  Plan plan = planned(p);
+  EXPECT_EQ(plan.tileM, 64);
+  EXPECT_EQ(plan.tileN, 64);
+  EXPECT_EQ(plan.order, WorkOrder::single);
+  EXPECT_TRUE(plan.ordered);
+  EXPECT_EQ(workShapeOf(plan, p).mTiles, 16); // of keys
+
+  p.mask.causal = true;
+  p.heads = 32;
+  plan = planned(p);
+  EXPECT_EQ(plan.order, WorkOrder::backwardSpt);
+  EXPECT_EQ(planned(p, {.ordered = false}).order, WorkOrder::backwardLpt);
+  const WorkShape<int64_t> shape = workShapeOf(plan, p);
+  EXPECT_EQ(shape.heads, 8); // a tile of keys takes all query heads that read them
+  EXPECT_EQ(shape.section, querySection(1024, 128, 128, 2, 16));
+
+  p.packedK = p.packedQ = true;
+  EXPECT_EQ(planned(p).order, WorkOrder::varlenDynamic);
+}
+
+TEST(Plan, GradientsRefused) {
+  Problem p = problem(Target::sm90);
+  p.backward = true;
+  EXPECT_EQ(refused(p, {}, Refusal::notBuilt), "gradients are not built for sm_90a; use cpu");
+  p.target = Target::cpu;
+  EXPECT_EQ(refused(p, {.consumers = 2}),
+            "a plan of gradients has no roles or warps; leave it out");
+  EXPECT_EQ(refused(p, {.order = WorkOrder::dynamic}),
+            "order dynamic is the forward's, the problem is a backward; use backward_lpt");
+  EXPECT_EQ(refused(p, {.order = WorkOrder::varlenDynamic}),
+            "order varlen_dynamic needs packed keys, the problem has none; use backward_lpt");
+  EXPECT_EQ(refused(p, {.tileM = 0}), "expected tile m of at least 1, it is 0");
+  p.deterministic = true;
+  EXPECT_EQ(
+      refused(p, {.ordered = false}),
+      "deterministic gradients sum dQ in an order, the plan says ordered = false; leave it out");
+  p.pageSize = 16, p.usedK = true;
+  EXPECT_EQ(refused(p), "expected keys of their own for gradients, they are a cache's");
+  p = problem(Target::cpu);
+  p.deterministic = true;
+  EXPECT_EQ(refused(p), "expected deterministic only for gradients: attention is");
+}
+
 TEST(Plan, Hopper) {
   Problem p = problem(Target::sm90);
   Plan plan = planned(p);

@@ -11,6 +11,9 @@
 // blocks are visible to every row of the tile that exists. The first block is always masked, which
 // pays the ragged end of the sequence. Rows past the sequence are no rows.
 //
+// queryRuns is the same seen from a tile of keys, for the backward: the blocks of queries that it
+// needs, walked downwards too. There the diagonal of a causal mask lies in the left run.
+//
 // keyRange and queryRange are the reference formulas, which count rows past the sequence too.
 //
 //===----------------------------------------------------------------------===//
@@ -98,6 +101,52 @@ template <class I>
 Runs<I> keyRuns(const Mask &mask, I row0, int64_t rows, int64_t block, I lenQ, I lenK,
                 int64_t group) {
   return keyRuns(mask, row0, rows, block, lenQ, lenK, group, constant(row0, 0), constant(row0, 1));
+}
+
+/// The runs of query blocks that keys [key0, key0 + keys) need. The right run is masked for the
+/// ragged end, and for queries whose window begins behind a key; the left one, which only a bound
+/// on the right makes, for queries that do not see far enough. Where keys are ragged all is right.
+/// Each may be empty.
+template <class I>
+Runs<I> queryRuns(const Mask &mask, I key0, int64_t keys, int64_t block, I lenQ, I lenK) {
+  const int64_t one = 1, none = 0;
+  I zero = constant(key0, 0), offset = lenK - lenQ;
+  I last = min(key0 + keys, lenK) - one; // before key0 where there is no key
+  auto chunkOf = [&](I key) { return floorDiv(max(key, none), mask.chunk) * mask.chunk; };
+
+  // Positions that see some key of the tile, and those that see all of them: both ends of a
+  // position's window grow with it, so each is an interval. Ends are exclusive.
+  I someFrom = zero + offset, someTo = lenK, allFrom = someFrom, allTo = lenK;
+  if (mask.right >= 0) {
+    someFrom = max(someFrom, key0 - mask.right);
+    allFrom = max(allFrom, last - mask.right);
+  }
+  if (mask.left >= 0) {
+    someTo = min(someTo, last + (mask.left + 1));
+    allTo = min(allTo, key0 + (mask.left + 1));
+  }
+  if (mask.chunk > 0) {
+    someFrom = max(someFrom, chunkOf(key0));
+    allFrom = max(allFrom, chunkOf(last));
+    someTo = min(someTo, chunkOf(last) + mask.chunk);
+    allTo = min(allTo, chunkOf(key0) + mask.chunk);
+  }
+  if (mask.hasSinkTokens()) { // every query sees those that its right bound lets it
+    auto sinks = lessThan(key0, mask.sinkTokens);
+    I from = mask.right >= 0 ? max(zero + offset, key0 - mask.right) : zero + offset;
+    someFrom = select(sinks, from, someFrom);
+    someTo = select(sinks, lenK, someTo);
+  }
+
+  auto queries = [&](I position) { return max(position - offset, none); };
+  auto hasKeys = lessThan(key0, lenK);
+  I end = select(hasKeys, ceilDiv(queries(someTo), block), zero);
+  I begin = min(floorDiv(queries(someFrom), block), end);
+  end = select(lessThan(max(someFrom - offset, none), queries(someTo)), end, begin);
+  I whole = select(lessThan(lenK, key0 + keys), zero, constant(key0, 1)); // no ragged keys
+  I innerEnd = clamp(floorDiv(queries(allTo), block) * whole, begin, end);
+  I innerBegin = clamp(ceilDiv(queries(allFrom), block), begin, innerEnd);
+  return {end, end - innerEnd, innerEnd - innerBegin, innerBegin - begin, zero};
 }
 
 /// Blocks [nMin, nMax) of a split; masked from nMinRightMask on and below nMinBeforeLeftMask, both

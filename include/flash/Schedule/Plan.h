@@ -28,6 +28,8 @@ struct Problem {
   bool sink = false; ///< a learnable logit per query head
   int64_t batch = unknown, heads = unknown, kvHeads = unknown;
   int64_t lenQ = unknown, lenK = unknown; ///< of the longest sequence, or a bound of it
+  bool backward = false;                  ///< the gradients
+  bool deterministic = false;             ///< the same bits every run; forwards always are
   int64_t numSplits = 0;                  ///< 0: the planner's choice
   std::optional<bool> packGqa = {};       ///< none: the planner's choice
   int64_t sms = 0;                        ///< 0: the machine table's; on the cpu, worker threads
@@ -63,7 +65,7 @@ std::optional<Transfer> parseTransfer(std::string_view name);
 
 /// Why each decision fell as it did; one sentence fragment each.
 struct Reasons {
-  std::string mask, tile, packGqa, splits, order, stealing, transfer;
+  std::string mask, tile, packGqa, splits, order, ordered, stealing, transfer;
 };
 
 struct Plan {
@@ -86,6 +88,7 @@ struct Plan {
   int64_t l2Section = 0; ///< (batch, head) pairs; 0: from the lengths at run time
   bool persistent = true;
   bool stealing = false; ///< tiles from an atomic counter instead of a static stride
+  bool ordered = false;  ///< backward: tiles of dQ are summed in the order of the key tiles
   Transfer transfer = Transfer::tma;
   bool roles = true;       ///< copies and products are programs of their own; else all warps do all
   int64_t sharedBytes = 0; ///< of a block, mbarriers included; 0 on the cpu
@@ -108,7 +111,7 @@ struct PlanOverrides {
   std::optional<int64_t> splits = {};
   std::optional<WorkOrder> order = {};
   std::optional<int64_t> l2Section = {};
-  std::optional<bool> persistent = {}, stealing = {};
+  std::optional<bool> persistent = {}, stealing = {}, ordered = {};
   std::string why = "set by hand";
 };
 
@@ -123,6 +126,15 @@ struct Refusal {
 std::optional<std::string> whyNotProblem(const Problem &problem);
 
 std::variant<Plan, Refusal> makePlan(const Problem &problem, const PlanOverrides &overrides = {});
+
+/// makePlan for gradients, from a plan that has its mask and head tile.
+std::variant<Plan, Refusal> planBackward(Plan plan, const Problem &problem,
+                                         const PlanOverrides &overrides);
+/// Its tiles at run time: those of keys, of KV heads. All sizes must be known.
+WorkShape<int64_t> backwardShapeOf(const Plan &plan, const Problem &problem);
+
+/// Whether tiles of keys are walked from the last to the first, so that dQ is summed in that order.
+bool descends(WorkOrder order);
 
 /// The sentence for a plan the machine cannot run or that does not fit the problem.
 std::optional<std::string> whyNot(const Plan &plan, const Problem &problem);
