@@ -5,7 +5,7 @@
     python3 -m flash_mlir.tune --seconds 240 --log tune.jsonl         stops in time
 
 For every combination of --heads, --masks, --lengths and --elements (batch x length = --tokens, heads x head size = --width), starts
-from the plan in use, what won before and SEEDS, and walks: all plans that differ in one axis of AXES are compiled by a pool of
+from the plan in use, what won before and seeds, and walks: all plans that differ in one axis of AXES are compiled by a pool of
 processes, those that the planner refuses, that spill or that ptxas calls slow are dropped, the others are checked against float64
 and timed in turn, and the fastest is the next to start from. The winner is timed against the plan in use (A B A B) and becomes a record if it is faster by MARGIN. Records go to --out
 (default: the user's folder, where the planner finds them), every measurement to --log: the same command again goes on from there.
@@ -79,6 +79,9 @@ SEEDS = {
         dict(tile=(128, 80), stages=2, early_wait=True, multicast=True),
     ],
 }
+# For kernels without roles, where most single steps from a good plan spill: all combinations of these keys a tile and SWITCHES.
+SM80_KEYS = {64: (32, 48, 64, 80, 96), 128: (32, 48, 64, 96), 256: (16, 32, 48, 64)}
+SWITCHES = {field: AXES[field] for field in ("warps", "overlap", "defer_max", "q_in_regs")}
 # Narrower heads load too little for blocks to share keys: there the axis is not searched.
 MULTICAST_FROM = 128
 MARGIN = 1.005  # a gain below this is noise
@@ -154,11 +157,15 @@ def in_use(p):
 
 
 def seeds(p, fields):
-    """SEEDS of a problem as whole plans, as far as this build knows their fields."""
+    """What the target's table of seeds has for a problem as whole plans, as far as this build knows their fields."""
     size = p["d"] if p["dv"] == p["d"] else (p["d"], p["dv"])
-    for seed in SEEDS.get(size, []) if p["target"] == "sm_90a" else []:
-        for defer in (True, False):
-            yield {field: value for field, value in {**fields, **seed, "defer_max": defer}.items() if field in axes(p["target"])}
+    if p["target"] == "sm_90a":
+        some = [dict(seed, defer_max=defer) for seed in SEEDS.get(size, []) for defer in (True, False)]
+    else:
+        tiles = [(128, keys) for keys in SM80_KEYS.get(max(p["d"], p["dv"]), (32, 48, 64))]
+        some = [dict(zip(("tile", *SWITCHES), seed)) for seed in itertools.product(tiles, *SWITCHES.values())]
+    for seed in some:
+        yield {field: value for field, value in {**fields, **seed}.items() if field in axes(p["target"])}
 
 
 def neighbours(fields, axes):

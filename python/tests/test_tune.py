@@ -69,6 +69,14 @@ def test_seeds_are_whole_plans_without_unknown_fields(monkeypatch):
     assert plans and all(plan.keys() == {"tile", "stages", "overlap"} for plan in plans)
 
 
+def test_seeds_without_roles_cross_tiles_and_switches():
+    p = dict(P, target="sm_80")
+    plans = [tune.written(seed) for seed in tune.seeds(p, tune.in_use(p)[0])]
+    assert len(set(plans)) == len(plans) == len(tune.SM80_KEYS[p["d"]]) * 16
+    for by_hand in ("tile = [128, 48], stages = 2, overlap = true, defer_max = true, q_in_regs = false, warps = 4", "tile = [128, 96], stages = 2, overlap = false"):
+        assert any(by_hand in plan for plan in plans)
+
+
 def test_candidates_are_compiled_or_refused_with_a_sentence():
     assert "232448" in tune.prepare(P, "#flash.plan<tile = [128, 128], stages = 9>", 0)
     assert "fits_no" in tune.prepare(P, "#flash.plan<fits_no = 1>", 0)
