@@ -52,20 +52,27 @@ static FlashStatus finish(const Outcome &outcome, FlashBytes *text) {
   return outcome ? refuse(text, *outcome) : done(text);
 }
 
-static FlashStatus finish(const Or<std::string> &result, FlashBytes *text) {
+/// What `then` makes of the result, or why there is none.
+template <class T, class Then> static FlashStatus with(Or<T> result, FlashBytes *text, Then then) {
   if (auto *failure = std::get_if<Failure>(&result))
     return refuse(text, *failure);
-  give(text, std::get<std::string>(result));
-  return FLASH_OK;
+  return then(std::get<T>(result));
+}
+
+static FlashStatus finish(Or<std::string> result, FlashBytes *text) {
+  return with(std::move(result), text, [&](const std::string &value) {
+    give(text, value);
+    return FLASH_OK;
+  });
 }
 
 static FlashStatus finish(Or<std::unique_ptr<Program>> result, FlashProgram **program,
                           FlashBytes *text) {
   *program = nullptr;
-  if (auto *failure = std::get_if<Failure>(&result))
-    return refuse(text, *failure);
-  *program = new FlashProgram{std::move(std::get<std::unique_ptr<Program>>(result))};
-  return done(text);
+  return with(std::move(result), text, [&](std::unique_ptr<Program> &made) {
+    *program = new FlashProgram{std::move(made)};
+    return done(text);
+  });
 }
 
 static FlashStatus missing(const char *what, FlashBytes *text) {
@@ -92,38 +99,29 @@ void flash_free(void *data) { std::free(data); }
 FlashStatus flash_key(const char *problem, FlashBytes *text) {
   if (!problem)
     return missing("a problem", text);
-  Or<Request> request = readRequest(problem);
-  if (auto *failure = std::get_if<Failure>(&request))
-    return refuse(text, *failure);
-  Request &r = std::get<Request>(request);
-  std::string key = keyOf(r) + " compiler " FLASH_VERSION " " + buildId();
-  if (r.problem.target == schedule::Target::cpu)
-    key += " processor " + CpuProgram::processorName();
-  else
-    key += " ptxas " + findAssembler().version;
-  give(text, key);
-  return FLASH_OK;
+  return with(readRequest(problem), text, [&](const Request &r) {
+    const std::string on = r.problem.target == schedule::Target::cpu
+                               ? " processor " + CpuProgram::processorName()
+                               : " ptxas " + findAssembler().version;
+    return finish(keyOf(r) + " compiler " FLASH_VERSION " " + buildId() + on, text);
+  });
 }
 
 FlashStatus flash_explain(const char *problem, int json, FlashBytes *text) {
   if (!problem)
     return missing("a problem", text);
-  Or<Request> request = readRequest(problem);
-  if (auto *failure = std::get_if<Failure>(&request))
-    return refuse(text, *failure);
-  Request &r = std::get<Request>(request);
-  if (r.merge)
-    return refuse(text, invalid("expected an attention to explain, a merge has no plan"));
-  give(text, schedule::explain(r.problem, r.plan, json != 0));
-  return FLASH_OK;
+  return with(readRequest(problem), text, [&](const Request &r) {
+    if (r.merge)
+      return refuse(text, invalid("expected an attention to explain, a merge has no plan"));
+    return finish(schedule::explain(r.problem, r.plan, json != 0), text);
+  });
 }
 
 FlashStatus flash_ptxas(const char *path, FlashBytes *text) {
   if (path)
     if (Outcome failure = useAssembler(path))
       return refuse(text, *failure);
-  give(text, findAssembler().version);
-  return FLASH_OK;
+  return finish(findAssembler().version, text);
 }
 
 FlashStatus flash_compile(const char *problem, FlashProgram **program, FlashBytes *text) {
@@ -142,7 +140,7 @@ FlashStatus flash_program_text(const FlashProgram *program, const char *part, Fl
   if (!program || !part)
     return missing(program ? "a part" : "a program", text);
   if (std::strcmp(part, "blob") == 0)
-    return finish(Or<std::string>(program->program->blob()), text);
+    return finish(program->program->blob(), text);
   return finish(program->program->part(part), text);
 }
 
@@ -159,10 +157,9 @@ FlashStatus flash_run(FlashProgram *program, const FlashTensor *tensors, size_t 
                       const FlashScalars *scalars, int workers, FlashBytes *text) {
   if (!program || !tensors || !scalars)
     return missing("a program, tensors and scalars", text);
-  Or<Operands> operands = operandsOf(tensors, count);
-  if (auto *failure = std::get_if<Failure>(&operands))
-    return refuse(text, *failure);
-  return finish(program->program->run(std::get<Operands>(operands), *scalars, workers), text);
+  return with(operandsOf(tensors, count), text, [&](const Operands &operands) {
+    return finish(program->program->run(operands, *scalars, workers), text);
+  });
 }
 
 FlashStatus flash_workspace(FlashProgram *program, const FlashTensor *tensors, size_t count,
@@ -170,23 +167,20 @@ FlashStatus flash_workspace(FlashProgram *program, const FlashTensor *tensors, s
                             FlashBytes *text) {
   if (!program || !tensors || !scalars || !bytes)
     return missing("a program, tensors, scalars and a place for the bytes", text);
-  Or<Operands> operands = operandsOf(tensors, count);
-  if (auto *failure = std::get_if<Failure>(&operands))
-    return refuse(text, *failure);
-  Or<int64_t> needed = program->program->workspaceBytes(std::get<Operands>(operands), *scalars, device);
-  if (auto *failure = std::get_if<Failure>(&needed))
-    return refuse(text, *failure);
-  *bytes = size_t(std::get<int64_t>(needed));
-  return done(text);
+  return with(operandsOf(tensors, count), text, [&](const Operands &operands) {
+    return with(program->program->workspaceBytes(operands, *scalars, device), text,
+                [&](int64_t needed) {
+                  *bytes = size_t(needed);
+                  return done(text);
+                });
+  });
 }
 
 FlashStatus flash_launch(FlashProgram *program, const FlashTensor *tensors, size_t count,
                          const FlashScalars *scalars, int device, void *stream, FlashBytes *text) {
   if (!program || !tensors || !scalars)
     return missing("a program, tensors and scalars", text);
-  Or<Operands> operands = operandsOf(tensors, count);
-  if (auto *failure = std::get_if<Failure>(&operands))
-    return refuse(text, *failure);
-  return finish(program->program->launch(std::get<Operands>(operands), *scalars, device, stream),
-                text);
+  return with(operandsOf(tensors, count), text, [&](const Operands &operands) {
+    return finish(program->program->launch(operands, *scalars, device, stream), text);
+  });
 }
