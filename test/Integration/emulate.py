@@ -35,21 +35,23 @@ CASES += [
     ((64, 64), 130, 300, 1, 1, dict(plan=PLAIN, causal=True)),
     ((64, 64), 130, 200, 1, 1, dict(plan="#flash.plan<pipeline_loads = false>")),
     ((128, 128), 130, 333, 1, 1, dict(plan="#flash.plan<tile = [64, 64], q_in_regs = true, defer_max = true>", causal=True)),
+    ((64, 64), 3, 700, 4, 2, dict(splits=3)),
+    ((64, 64), 5, 300, 2, 2, dict(splits=10, causal=True, sink=(0.3, -1.0))),  # parts without a key; more than are joined at once
     ((64, 64), 130, 333, 1, 1, dict(plan=DEFER, causal=True, growing=3000)),  # keys that tower: rows are redone
 ]
 
 
-def run(heads, sq, sk, hq, hkv, element="bf16", target="sm_80", growing=0, sink=None, softcap=0.0, plan=None, chunk=0, **mask):
+def run(heads, sq, sk, hq, hkv, element="bf16", target="sm_80", growing=0, sink=None, softcap=0.0, plan=None, chunk=0, splits=1, **mask):
     """The largest of the errors of o and lse, as parts of what is allowed."""
     (d, dv), (dtype, allowed), rng = heads, DTYPES[element], np.random.default_rng(1)
     q, k, v = (rng.standard_normal(shape).astype(dtype) for shape in ((1, sq, hq, d), (1, sk, hkv, d), (1, sk, hkv, dv)))
     if growing:
         k = (k.astype(np.float32) * np.linspace(1, growing, sk)[None, :, None, None]).astype(dtype)
-    asked = dict(element=element, target=target, plan=plan, softcap=softcap, sink=sink is not None, num_splits=1, attention_chunk=chunk, **mask)
+    asked = dict(element=element, target=target, plan=plan, softcap=softcap, sink=sink is not None, num_splits=splits, attention_chunk=chunk, **mask)
     planned = flash_mlir.explain(q.shape, k.shape, v.shape, json=True, **asked)
     program = flash_mlir.compile(q.shape, k.shape, v.shape, cached=False, **asked)
-    kernel = json.loads(program.text("metadata"))["kernels"][0]
     arrays = dict(q=q, k=k, v=v, o=np.full((1, sq, hq, dv), np.nan, dtype), lse=np.full((1, hq, sq), np.nan, np.float32))
+    arrays |= dict(o_partial=np.full((splits, 1, sq, hq, dv), np.nan, np.float32), lse_partial=np.full((splits, 1, hq, sq), np.nan, np.float32))
     arrays["sink"] = np.array(sink or (), np.float32)
     memory = ptx.Memory()
     places = {name: memory.add(array) for name, array in arrays.items()}
@@ -62,9 +64,11 @@ def run(heads, sq, sk, hq, hkv, element="bf16", target="sm_80", growing=0, sink=
         array = arrays[p["arg"]]
         return dict(pointer=places[p["arg"]], size=array.shape[p.get("dim", 0)], stride=array.strides[p.get("dim", 0)] // array.itemsize)[p["kind"]]
 
-    code, blocks = ptx.Kernel(program.text("ptx")), planned["waves"]["grid"]
-    for number in range(blocks):
-        ptx.Block(code, map(argument, kernel["params"]), memory, kernel["threads"], kernel["shared_bytes"], number, blocks).run()
+    for kernel in json.loads(program.text("metadata"))["kernels"]:
+        code = ptx.Kernel(program.text("ptx"), kernel["name"])
+        blocks = planned["waves"]["grid"] if kernel["op"] == "attention" else sq * hq  # a combine's blocks may be more than its tiles
+        for number in range(blocks):
+            ptx.Block(code, map(argument, kernel["params"]), memory, kernel["threads"], kernel["shared_bytes"], number, blocks).run()
     o, lse = float64.attention(q, k, v, chunk=chunk, softcap=softcap, sink=None if sink is None else np.array(sink), **mask)
     apart = np.linalg.norm(arrays["o"].astype(np.float64) - o) / np.linalg.norm(o)
     with np.errstate(invalid="ignore"):

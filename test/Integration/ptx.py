@@ -12,7 +12,7 @@ import numpy as np
 U32, U64, F32 = np.uint32, np.uint64, np.float32
 LANES = np.arange(32)
 ROW, COLUMN = LANES // 4, LANES % 4 * 2  # of a cell of a matrix product
-COMPARISONS = dict(gt=np.greater, lt=np.less, ge=np.greater_equal, le=np.less_equal, eq=np.equal, ne=np.not_equal)
+COMPARISONS = dict(gt=np.greater, lt=np.less, ge=np.greater_equal, le=np.less_equal, eq=np.equal, ne=np.not_equal, na=lambda x, y: np.isnan(x) | np.isnan(y))
 ON_FLOATS = dict(add=np.add, sub=np.subtract, mul=np.multiply, div=np.divide, max=np.fmax, min=np.fmin)
 ON_INTEGERS = dict(add=np.add, sub=np.subtract, mul=np.multiply, max=np.maximum, min=np.minimum, xor=np.bitwise_xor)
 ON_INTEGERS |= {"and": np.bitwise_and, "or": np.bitwise_or}
@@ -33,10 +33,10 @@ def words(braces):
 
 
 class Kernel:
-    """The instructions of the first kernel of a PTX text, and the names of its parameters."""
+    """The instructions of the kernel `name` of a PTX text, and the names of its parameters."""
 
-    def __init__(self, text):
-        head, _, body = text[text.index(".entry") :].partition("{")
+    def __init__(self, text, name):
+        head, _, body = text.split(f".entry {name}(")[1].split(".entry")[0].partition("{")
         self.parameters = re.findall(r"\.param [^\n]*?(\w+_param_\d+)", head)
         self.code, self.labels, open_line = [], {}, ""
         for line in body.split("\n"):
@@ -126,10 +126,12 @@ class Warp:
             value = self.block.arguments[a[1].strip("[]")]
             self.put(a[0], np.full(32, value, U64 if "64" in parts[-1] else U32))
             return
-        result = np.zeros(32, U32)
-        for lane in np.nonzero(self.active)[0]:
-            result[lane] = self.block.memory.at(int(self.address(a[1])[lane]), 4).view(U32)[0]
-        self.put(a[0], result)
+        address = self.address(a[1])
+        for i, register in enumerate(words(a[0])):
+            result = np.zeros(32, U32)
+            for lane in np.nonzero(self.active)[0]:
+                result[lane] = self.block.memory.at(int(address[lane]) + 4 * i, 4).view(U32)[0]
+            self.put(register, result)
 
     def do_st(self, parts, a):
         address = self.address(a[0])

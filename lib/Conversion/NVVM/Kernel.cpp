@@ -318,6 +318,22 @@ Kernel::Place Kernel::place(ImplicitLocOpBuilder &b, tile::ViewOp view, Value ba
   return {view.hasBatch() ? sequence : Value(), row};
 }
 
+std::optional<std::pair<Value, Value>> Kernel::headAndSplit(Value both) {
+  auto sum = both.getDefiningOp<arith::AddIOp>();
+  auto product = sum ? sum.getLhs().getDefiningOp<arith::MulIOp>() : arith::MulIOp();
+  auto splits = product ? product.getRhs().getDefiningOp<arith::IndexCastOp>() : nullptr;
+  if (!splits)
+    return std::nullopt;
+  for (const Parameter &p : parameters) {
+    auto name = p.kind == "size" && p.detail == 0 && p.value == splits.getIn()
+                    ? func.getArgAttrOfType<StringAttr>(p.arg, "flash.arg")
+                    : StringAttr();
+    if (name && name.getValue().ends_with("_partial"))
+      return std::pair(product.getLhs(), sum.getRhs());
+  }
+  return std::nullopt;
+}
+
 Value Kernel::address(ImplicitLocOpBuilder &b, tile::ViewOp view, Value batch, Value head,
                       Value row, Value col) {
   const unsigned rowDim = view.rowDim(), headDim = view.isColumn() ? rowDim - 1 : rowDim + 1;
@@ -329,9 +345,14 @@ Value Kernel::address(ImplicitLocOpBuilder &b, tile::ViewOp view, Value batch, V
     offset = offset ? Value(arith::AddIOp::create(b, offset, wide)) : wide;
   };
   if (view.getPartial()) { // heads times splits
-    IrInt both(b, head), splits(b, toIndex(b, size(memref, 0)));
-    add(remainder(both, splits).get(), 0);
-    head = floorDiv(both, splits).get();
+    if (auto parts = headAndSplit(head)) {
+      add(parts->second, 0);
+      head = parts->first;
+    } else {
+      IrInt both(b, head), splits(b, toIndex(b, size(memref, 0)));
+      add(remainder(both, splits).get(), 0);
+      head = floorDiv(both, splits).get();
+    }
   }
   if (int64_t group = view.getGroup(); group > 1) { // the heads of a query are neighbouring rows
     IrInt packed(b, row);

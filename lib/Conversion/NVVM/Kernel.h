@@ -76,6 +76,8 @@ private:
     int64_t group;  ///< query heads that a tensor map takes for rows
     mlir::Value value;
   };
+  /// h and s where `both` is spelled h * splits + s, as the lowering does: without a division.
+  std::optional<std::pair<mlir::Value, mlir::Value>> headAndSplit(mlir::Value both);
   mlir::Value parameter(llvm::StringRef kind, mlir::Value arg, int64_t detail, mlir::Type type,
                         int64_t group = 1);
 

@@ -197,6 +197,21 @@ void addPatterns(RewritePatternSet &patterns, const TypeConverter &types, Machin
   patterns.add<ConvertMmaWait>(types, patterns.getContext(), machine, pending);
 }
 
+/// Waits for the kernel that this one follows, as late as possible: before the loop, or whatever it
+/// is in the work on a tile, that first loads. What comes before runs beside the other kernel's
+/// end.
+void awaitLeader(B &b, func::FuncOp func) {
+  OpBuilder::InsertionGuard guard(b);
+  func.walk([&](tile::LoadOp load) {
+    Operation *at = load;
+    while (at->getParentOp() != func && at->getParentOp()->getParentOp() != func)
+      at = at->getParentOp();
+    b.setInsertionPoint(at);
+    return WalkResult::interrupt();
+  });
+  NVVM::GriddepcontrolOp::create(b, NVVM::GridDepActionKind::wait);
+}
+
 class ConvertFlashTileToNVVM
     : public flash::impl::ConvertFlashTileToNVVMBase<ConvertFlashTileToNVVM> {
 public:
@@ -236,9 +251,9 @@ private:
       b.setInsertionPointToStart(&func.getBody().front());
       if (func->hasAttr("flash.leads")) // the next may begin once all blocks of this have
         NVVM::GriddepcontrolOp::create(b, NVVM::GridDepActionKind::launch_dependents);
-      if (func->hasAttr("flash.follows")) // may begin before the kernel that it follows has ended
-        NVVM::GriddepcontrolOp::create(b, NVVM::GridDepActionKind::wait);
       emitter->prologue(b);
+      if (func->hasAttr("flash.follows")) // may begin before the kernel that it follows has ended
+        awaitLeader(b, func);
       b.setInsertionPoint(func.getBody().front().getTerminator());
       emitter->epilogue(b);
     }

@@ -145,6 +145,52 @@ func.func @store_part(%m: memref<?x?x?x?x64xf32, strided<[?, ?, ?, ?, 1], offset
   return
 }
 
+// Spelled as heads times splits and a split, it needs no division.
+// CHECK-LABEL: llvm.func @store_spelled_part(
+// CHECK-NOT:     arith.remui
+// CHECK-NOT:     arith.divui
+// CHECK:         llvm.store %{{.*}} {alignment = 8 : i64} : vector<2xf32>, !llvm.ptr<1>
+func.func @store_spelled_part(%m: memref<?x?x?x?x64xf32, strided<[?, ?, ?, ?, 1], offset: ?>> {flash.arg = "o_partial"}, %h: index {flash.arg = "m0"}, %s: index {flash.arg = "m1"})
+    attributes {flash.kernel, flash.target = #flash.target<"sm_90a">, flash.threads = 128 : i64, flash.shared_bytes = 0 : i64} {
+  %c0 = arith.constant 0 : index
+  %z = arith.constant 0.0 : f32
+  %n = memref.dim %m, %c0 : memref<?x?x?x?x64xf32, strided<[?, ?, ?, ?, 1], offset: ?>>
+  %hn = arith.muli %h, %n : index
+  %hs = arith.addi %hn, %s : index
+  %v = flash_tile.view %m {partial} : memref<?x?x?x?x64xf32, strided<[?, ?, ?, ?, 1], offset: ?>> -> <64xf32>
+  %x = flash_tile.splat %z : f32 -> <64x64xf32>
+  flash_tile.store %x -> %v[%c0, %hs, %c0] : <64x64xf32> -> <64xf32>
+  return
+}
+
+// What joins the parts waits for the kernel that makes them, but only where it first loads.
+// CHECK-LABEL: llvm.func @follows(
+// CHECK:         scf.for
+// CHECK:           nvvm.griddepcontrol wait
+// CHECK-NEXT:      scf.for
+// CHECK:             llvm.load
+// CHECK-NOT:     nvvm.griddepcontrol
+func.func @follows(%m: memref<?x?x?x64xf32, strided<[?, ?, ?, 1], offset: ?>> {flash.arg = "o_partial"}, %o: !o {flash.arg = "o"}, %n: index {flash.arg = "m0"})
+    attributes {flash.kernel, flash.follows, flash.target = #flash.target<"sm_90a">, flash.threads = 32 : i64, flash.shared_bytes = 0 : i64, flash.columns = 64 : i64} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %f = arith.constant 0.0 : f32
+  %mv = flash_tile.view %m : memref<?x?x?x64xf32, strided<[?, ?, ?, 1], offset: ?>> -> <64xf32>
+  %ov = flash_tile.view %o : !o -> <64xbf16>
+  flash_tile.for_work "single" (%n, %c1, %c1, %c1) {
+  ^bb0(%t: index, %h: index, %b: index, %s: index):
+    %i = flash_tile.splat %f : f32 -> <2x64xf32>
+    %x = scf.for %at = %c0 to %n step %c1 iter_args(%a = %i) -> (!flash_tile.frag<2x64xf32>) {
+      %p = flash_tile.load %mv[%at, %h, %t] : <64xf32> -> <2x64xf32>
+      scf.yield %p : !flash_tile.frag<2x64xf32>
+    }
+    %y = flash_tile.cast %x : <2x64xf32> -> <2x64xbf16>
+    flash_tile.store %y -> %ov[%b, %h, %t] : <2x64xbf16> -> <64xbf16>
+    flash_tile.yield
+  }
+  return
+}
+
 // Without products each thread has four columns of a row, loaded and stored at once, and the row's statistics.
 // CHECK-LABEL: llvm.func @dealt(
 // CHECK-SAME:    flash.params
