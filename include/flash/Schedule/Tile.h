@@ -30,6 +30,8 @@ int64_t elementBytes(ElementType element);
 // The reference's tables
 //===----------------------------------------------------------------------===//
 
+inline constexpr int64_t anyHeadSize = unlimited;
+
 struct TileQuery {
   int64_t headSize = 0, headSizeV = 0;
   bool causal = false, local = false;
