@@ -161,7 +161,7 @@ private:
       return {narrow(slot, fill, cast<TileType>(tile)), it};
     };
     auto [k, kIt] = fetch(p.fillK, p.qk.getB().getType());
-    Value s = multiply(p.qk, p.qk.getA(), k, {}, type(p.softmax.getS(), col), kIt);
+    Value s = multiply(p.qk, p.qk.getA(), k, {}, type(p.softmax.getS()), kIt);
     s = scores(s, col);
     Type row = in[1].getType();
     auto step = SoftmaxStepOp::create(b, s.getType(), row, row, row, SoftmaxMode::online, s, in[1],
@@ -179,7 +179,7 @@ private:
   }
 
   /// The fragment type of a redone block's scores.
-  FragType type(Value scores, Value) {
+  FragType type(Value scores) {
     return FragType::get(
         b.getContext(),
         {cast<FragType>(scores.getType()).getShape()[0], ring.getType().getShape()[1]},
@@ -232,11 +232,7 @@ private:
   /// Q is released behind the branch instead of within it.
   void keepQ(scf::IfOp branch) {
     WaitOp q = waitOf(p.qk.getA());
-    SmallVector<ReleaseOp> releases;
-    p.work.walk([&](ReleaseOp release) {
-      if (release.getRing() == q.getRing() && release.getIt() == q.getIt())
-        releases.push_back(release);
-    });
+    SmallVector<ReleaseOp> releases = releasesOf(q);
     if (releases.empty())
       return;
     b.setInsertionPointAfter(branch);

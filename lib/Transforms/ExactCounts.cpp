@@ -90,17 +90,8 @@ void giveBack(ImplicitLocOpBuilder &b, scf::ForOp run, Value from, Value to) {
   b.setInsertionPointToStart(loop.getBody());
   IRMapping map;
   map.map(run.getInductionVar(), loop.getInductionVar());
-  auto copy = [&](auto &self, Value value) -> Value {
-    Operation *def = value.getDefiningOp();
-    if (!map.contains(value) && def && def->getBlock() == run.getBody()) {
-      for (Value operand : def->getOperands())
-        self(self, operand);
-      b.clone(*def, map);
-    }
-    return map.lookupOrDefault(value);
-  };
   for (auto wait : run.getBody()->getOps<WaitOp>()) {
-    Value it = copy(copy, wait.getIt());
+    Value it = clonedFrom(run.getBody(), wait.getIt(), b, map);
     WaitOp::create(b, wait.getType(), wait.getRing(), it);
     ReleaseOp::create(b, wait.getRing(), it);
   }

@@ -30,15 +30,6 @@ SmallVector<WaitOp> waitsForQ(func::FuncOp kernel) {
   return llvm::map_to_vector(found, [](Operation *op) { return cast<WaitOp>(op); });
 }
 
-/// The releases of the tile that `wait` gives.
-SmallVector<ReleaseOp> releasesOf(WaitOp wait) {
-  SmallVector<ReleaseOp> releases;
-  for (Operation *user : wait.getRing().getUsers())
-    if (auto release = dyn_cast<ReleaseOp>(user); release && release.getIt() == wait.getIt())
-      releases.push_back(release);
-  return releases;
-}
-
 Reason whyNot(ArrayRef<WaitOp> waits) {
   if (waits.empty())
     return "no product reads its left side from a tile";

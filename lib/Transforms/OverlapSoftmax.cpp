@@ -172,15 +172,7 @@ struct Writer {
     map.map(run.loop.getInductionVar(), counter);
   }
   /// The value here; index arithmetic of the body is cloned on demand.
-  Value get(Value value) {
-    Operation *def = value.getDefiningOp();
-    if (map.contains(value) || !def || def->getBlock() != run.loop.getBody())
-      return map.lookupOrDefault(value);
-    for (Value operand : def->getOperands())
-      get(operand);
-    b.clone(*def, map);
-    return map.lookup(value);
-  }
+  Value get(Value value) { return clonedFrom(run.loop.getBody(), value, b, map); }
   void clone(Operation &op) {
     if (op.getNumResults() == 0 || !map.contains(op.getResult(0)))
       b.clone(op, map);

@@ -3,6 +3,7 @@
 #define FLASH_TRANSFORMS_TILEQUERIES_H
 
 #include "KernelRuns.h"
+#include "mlir/IR/IRMapping.h"
 #include <optional>
 #include <string>
 
@@ -31,6 +32,28 @@ inline tile::WaitOp waitOf(mlir::Value tile) {
   while (auto slice = tile.getDefiningOp<tile::SliceOp>())
     tile = slice.getTile();
   return tile.getDefiningOp<tile::WaitOp>();
+}
+
+/// The releases of the tile that `wait` gives.
+inline llvm::SmallVector<tile::ReleaseOp> releasesOf(tile::WaitOp wait) {
+  llvm::SmallVector<tile::ReleaseOp> releases;
+  for (mlir::Operation *user : wait.getRing().getUsers())
+    if (auto release = mlir::dyn_cast<tile::ReleaseOp>(user);
+        release && release.getIt() == wait.getIt())
+      releases.push_back(release);
+  return releases;
+}
+
+/// `value` where `b` stands: what computes it in `body` is cloned as far as `map` does not have it.
+inline mlir::Value clonedFrom(mlir::Block *body, mlir::Value value, mlir::OpBuilder &b,
+                              mlir::IRMapping &map) {
+  mlir::Operation *def = value.getDefiningOp();
+  if (map.contains(value) || !def || def->getBlock() != body)
+    return map.lookupOrDefault(value);
+  for (mlir::Value operand : def->getOperands())
+    clonedFrom(body, operand, b, map);
+  b.clone(*def, map);
+  return map.lookup(value);
 }
 
 /// Rows and columns of what lives in registers; empty for other types.
