@@ -38,6 +38,7 @@ CASES += [
     ((64, 64), 3, 700, 4, 2, dict(splits=3)),
     ((64, 64), 5, 300, 2, 2, dict(splits=10, causal=True, sink=(0.3, -1.0))),  # parts without a key; more than are joined at once
     ((64, 64), 130, 333, 1, 1, dict(plan=DEFER, causal=True, growing=3000)),  # keys that tower: rows are redone
+    ((256, 256), 70, 150, 1, 1, dict(causal=True, growing=3000)),
 ]
 
 
