@@ -86,6 +86,7 @@ def Flash_PlanAttr : Flash_Attr<"Plan", "plan", "how the op is done: the planner
     | `early_wait` | the next K is awaited before PV is, behind the softmax |
     | `ping_pong` | the consumers take turns at issuing products |
     | `multicast` | two blocks side by side share keys and values: each fetches half for both |
+    | `staged_columns` | columns of the output that a consumer stages in shared memory at once, to be stored beside the next tile; 0: none |
     | `pack_gqa` | the query heads of one KV head are rows of one tile |
     | `ordered` | gradients: a tile of dQ is summed in the order of the tiles of keys |
     | `splits` | over how many parts the keys are split |

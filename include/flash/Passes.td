@@ -206,6 +206,18 @@ def FlashTilePingPong : Pass<"flash-tile-ping-pong"> {
   }];
   let dependentDialects = ["::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect"];
 }
+def FlashTileStageStore : Pass<"flash-tile-stage-store"> {
+  let summary = "Stores the output through shared memory, beside the next tile";
+  let description = [{
+    Expects one store of an output whose rows lie where no table says, and `staged_columns` above 0 in the plan; does
+    nothing without. Makes a ring "o" of that many columns (at most the output's), a slot for each instance, and stores via
+    it. What is no such store stays, with the reason in the plan. Changes no number.
+
+    Before: `flash_tile.store %o -> %ov[%b, %h, %row] : <64x128xbf16> -> <128xbf16>`
+    After:  `flash_tile.store %o -> %ov[%b, %h, %row] via %or[%w] : !flash_tile.ring<2x64x128xbf16> : <64x128xbf16> -> <128xbf16>`
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect"];
+}
 def FlashTileAssign : Pass<"flash-tile-assign"> {
   let summary = "Lays out shared memory and barriers, and checks the registers";
   let description = [{

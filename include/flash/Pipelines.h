@@ -45,6 +45,9 @@ struct PipelineOptions : mlir::PassPipelineOptions<PipelineOptions> {
   Option<bool> multicast{*this, "multicast",
                          llvm::cl::desc("two blocks share keys where the plan says so"),
                          llvm::cl::init(true)};
+  Option<bool> stageStore{*this, "stage-store",
+                          llvm::cl::desc("o through shared memory where the plan says so"),
+                          llvm::cl::init(true)};
   Option<std::string> clock{*this, "clock", llvm::cl::desc("cpu: eager or late"),
                             llvm::cl::init("eager")};
 };

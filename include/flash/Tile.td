@@ -177,7 +177,8 @@ def RingOp : Tile_Op<"ring", "any"> {
     work, to `for_work` alone. `offset` (of slot 0) and
     `barriers` (of the full and empty barriers), in bytes, are written by flash-tile-assign and by nobody else.
     With `cluster = n` the n blocks of a cluster fill their rings alike: each fetches an n-th of the rows for all, and a
-    slot is free when it is released in all. `writers` and `releases` are one block's.
+    slot is free when it is released in all. `writers` and `releases` are one block's. A ring that stores go through
+    (`store`) has no barriers.
   }];
   let example = [{%k = flash_tile.ring "k" {releases = 2 : i64} : <2x128x64xbf16>}];
   let arguments = (ins StrAttr:$name, DefaultValuedAttr<I64Attr, "1">:$writers, DefaultValuedAttr<I64Attr, "1">:$releases,
@@ -185,6 +186,10 @@ def RingOp : Tile_Op<"ring", "any"> {
                        DefaultValuedAttr<I64Attr, "1">:$cluster);
   let results = (outs RingType:$ring);
   let assemblyFormat = "$name attr-dict `:` type($ring)";
+  let extraClassDeclaration = extraUnit # [{
+    /// Whether stores go through it: then it has no barriers.
+    bool isStaging();
+  }];
   let hasVerifier = 1;
 }
 def BlockRangeOp : Tile_Op<"block_range", "any", [Pure]> {
@@ -335,12 +340,21 @@ def LoadOp : Tile_Op<"load", "vector"> {
   let assemblyFormat = "$view `[` $batch `,` $head `,` $row `]` attr-dict `:` type($view) `->` type($result)";
   let hasVerifier = 1;
 }
-def StoreOp : Tile_Op<"store", "vector"> {
+def StoreOp : Tile_Op<"store", "vector", [AttrSizedOperandSegments]> {
   let summary = "a fragment into a view's rows, from column `col` on; rows and columns outside are left alone";
-  let example = "flash_tile.store %o -> %v[%b, %h, %row] col %c256 : <64x256xbf16> -> <512xbf16>";
-  let arguments = (ins FragType:$value, ViewType:$view, Index:$batch, Index:$head, Index:$row, Optional<Index>:$col);
-  let assemblyFormat = [{ $value `->` $view `[` $batch `,` $head `,` $row `]` (`col` $col^)? attr-dict
-    `:` type($value) `->` type($view) }];
+  let meaning = [{
+    With `via %ring[it]` the values go through slot `it` of the ring, as many columns at once as it has: the copy from
+    there to the view runs on beside what follows, and the next store through the slot waits until the copy has read it.
+    Such a ring has no barriers, each of its slots is one instance's own, and only stores use it.
+  }];
+  let example = [{flash_tile.store %o -> %v[%b, %h, %row] col %c256 : <64x256xbf16> -> <512xbf16>
+    flash_tile.store %o -> %v[%b, %h, %row] via %r[%w] : !flash_tile.ring<2x64x64xbf16> : <64x256xbf16> -> <256xbf16>}];
+  let arguments = (ins FragType:$value, ViewType:$view, Index:$batch, Index:$head, Index:$row, Optional<Index>:$col,
+                       Optional<RingType>:$ring, Optional<Index>:$it);
+  let assemblyFormat = [{ $value `->` $view `[` $batch `,` $head `,` $row `]` (`col` $col^)?
+    (`via` $ring^ `[` $it `]` `:` type($ring))? attr-dict `:` type($value) `->` type($view) }];
+  let builders = [OpBuilder<(ins "::mlir::Value":$value, "::mlir::Value":$view, "::mlir::Value":$batch, "::mlir::Value":$head,
+                                 "::mlir::Value":$row)>];
   let hasVerifier = 1;
 }
 

@@ -151,24 +151,37 @@ LogicalResult TargetAttr::verify(function_ref<InFlightDiagnostic()> emitError, S
 //===----------------------------------------------------------------------===//
 
 namespace {
-enum class FieldKind { integer, pair, flag, order, splitBy, transfer, reasons };
+enum class FieldKind { integer, columns, pair, flag, order, splitBy, transfer, reasons };
 struct Field {
   StringLiteral name;
   FieldKind kind;
 };
 constexpr Field planFields[] = {
-    {"tile", FieldKind::pair},         {"stages", FieldKind::integer},
-    {"consumers", FieldKind::integer}, {"registers", FieldKind::pair},
-    {"warps", FieldKind::integer},     {"in_step", FieldKind::flag},
-    {"persistent", FieldKind::flag},   {"split_by", FieldKind::splitBy},
-    {"overlap", FieldKind::flag},      {"q_in_regs", FieldKind::flag},
-    {"early_wait", FieldKind::flag},   {"ping_pong", FieldKind::flag},
-    {"pack_gqa", FieldKind::flag},     {"splits", FieldKind::integer},
-    {"order", FieldKind::order},       {"roles", FieldKind::flag},
-    {"skip_blocks", FieldKind::flag},  {"pipeline_loads", FieldKind::flag},
-    {"stealing", FieldKind::flag},     {"ordered", FieldKind::flag},
-    {"exact_counts", FieldKind::flag}, {"transfer", FieldKind::transfer},
-    {"defer_max", FieldKind::flag},    {"multicast", FieldKind::flag},
+    {"tile", FieldKind::pair},
+    {"stages", FieldKind::integer},
+    {"consumers", FieldKind::integer},
+    {"registers", FieldKind::pair},
+    {"warps", FieldKind::integer},
+    {"in_step", FieldKind::flag},
+    {"persistent", FieldKind::flag},
+    {"split_by", FieldKind::splitBy},
+    {"overlap", FieldKind::flag},
+    {"q_in_regs", FieldKind::flag},
+    {"early_wait", FieldKind::flag},
+    {"ping_pong", FieldKind::flag},
+    {"pack_gqa", FieldKind::flag},
+    {"splits", FieldKind::integer},
+    {"order", FieldKind::order},
+    {"roles", FieldKind::flag},
+    {"skip_blocks", FieldKind::flag},
+    {"pipeline_loads", FieldKind::flag},
+    {"stealing", FieldKind::flag},
+    {"ordered", FieldKind::flag},
+    {"exact_counts", FieldKind::flag},
+    {"transfer", FieldKind::transfer},
+    {"defer_max", FieldKind::flag},
+    {"multicast", FieldKind::flag},
+    {"staged_columns", FieldKind::columns},
     {"why", FieldKind::reasons},
 };
 
@@ -185,6 +198,8 @@ std::string demanded(FieldKind kind) {
   switch (kind) {
   case FieldKind::integer:
     return "an integer" + limit;
+  case FieldKind::columns:
+    return "an integer from 0 to " + std::to_string(planLimit);
   case FieldKind::pair:
     return "two integers" + limit;
   case FieldKind::flag:
@@ -212,6 +227,11 @@ bool holds(FieldKind kind, Attribute value) {
   switch (kind) {
   case FieldKind::integer:
     return isCount(value);
+  case FieldKind::columns: {
+    auto integer = dyn_cast<IntegerAttr>(value);
+    return isCount(value) ||
+           (integer && integer.getType().isSignlessInteger(64) && integer.getInt() == 0);
+  }
   case FieldKind::pair: {
     auto array = dyn_cast<ArrayAttr>(value);
     return array && array.size() == 2 && llvm::all_of(array, isCount);

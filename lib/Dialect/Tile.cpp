@@ -159,6 +159,9 @@ LogicalResult RingOp::verify() {
     return emitOpError("needs offset and barriers of at least 0");
   return success();
 }
+bool RingOp::isStaging() {
+  return llvm::any_of(getRing().getUsers(), [](Operation *user) { return isa<StoreOp>(user); });
+}
 LogicalResult BlockRangeOp::verify() {
   if (static_cast<int64_t>(getRows()) < 1 || static_cast<int64_t>(getBlock()) < 1)
     return emitOpError("needs positive rows and block");
@@ -365,7 +368,24 @@ LogicalResult StoreOp::verify() {
   if (getValue().getType().getElementType() != getView().getType().getElementType())
     return emitOpError("needs fragment and view of one element type, has ")
            << getValue().getType() << " and " << getView().getType();
+  if (!getRing())
+    return success();
+  RingType ring = getRing().getType();
+  FragType value = getValue().getType();
+  if (ring.getElementType() != value.getElementType() ||
+      ring.getShape()[1] != value.getShape()[0] || ring.getShape()[2] > value.getShape()[1])
+    return emitOpError(
+               "needs slots of the fragment's rows and element type, no wider than it, has ")
+           << ring << " for " << value;
+  for (Operation *user : getRing().getUsers())
+    if (!isa<StoreOp>(user))
+      return emitOpError("needs a ring that only stores use, its ring has a ")
+             << user->getName().getStringRef();
   return success();
+}
+void StoreOp::build(OpBuilder &b, OperationState &state, Value value, Value view, Value batch,
+                    Value head, Value row) {
+  build(b, state, value, view, batch, head, row, /*col=*/Value(), /*ring=*/Value(), /*it=*/Value());
 }
 
 //===----------------------------------------------------------------------===//

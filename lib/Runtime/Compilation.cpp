@@ -77,6 +77,7 @@ private:
     set("ping_pong", options.pingPong);
     set("defer_max", options.deferMax);
     set("multicast", options.multicast);
+    set("stage_store", options.stageStore);
   }
   std::string said;
 };

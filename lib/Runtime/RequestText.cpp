@@ -58,8 +58,9 @@ std::string flash::keyOf(const Request &request) {
      << ' ' << plan.consumerRegisters << ' ' << plan.pvFromRegisters << " overlap " << plan.overlap
      << " split " << (plan.splits > 1) << " defer " << plan.deferMax << " q " << plan.qInRegisters
      << " early " << plan.earlyWait << " turns " << plan.pingPong << " multicast " << plan.multicast
-     << " transfer " << StringRef(schedule::transferName(plan.transfer)) << " persistent "
-     << plan.persistent << " stealing " << plan.stealing;
+     << " staged " << plan.stagedColumns << " transfer "
+     << StringRef(schedule::transferName(plan.transfer)) << " persistent " << plan.persistent
+     << " stealing " << plan.stealing;
   if (schedule::hasTables(p))
     os << " packed " << p.packedQ << ' ' << p.packedK << " used " << p.usedQ << ' ' << p.usedK
        << " pages " << (p.pageSize ? pageText(request) : "none") << " idx " << p.batchIdx << " pad "

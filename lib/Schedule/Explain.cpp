@@ -121,6 +121,11 @@ static std::string asText(const Problem &problem, const Plan &plan, const Facts 
              (plan.deferMax ? ", unmasked blocks measured against an older maximum" : "") +
              (plan.multicast ? ", two blocks share keys and values" : ""));
     line("copies", std::string(transferName(plan.transfer)), plan.reasons.transfer);
+    line("output",
+         plan.stagedColumns
+             ? "via shared memory, " + number(plan.stagedColumns) + " columns at once"
+             : "from registers",
+         plan.reasons.staging);
     line("shared", number(plan.sharedBytes) + " of " + number(facts.machine.sharedBytesPerBlock) +
                        " bytes (" + share(plan.sharedBytes, facts.machine.sharedBytesPerBlock) +
                        ")");
@@ -195,6 +200,7 @@ static std::string asJson(const Problem &problem, const Plan &plan, const Facts 
                   {"why", plan.reasons.tile}};
   if (facts.gpu) {
     json["tile"]["transfer"] = transferName(plan.transfer);
+    json["output"] = {{"staged_columns", plan.stagedColumns}, {"why", plan.reasons.staging}};
     json["shared_bytes"] = {{"used", plan.sharedBytes},
                             {"limit", facts.machine.sharedBytesPerBlock}};
     json["registers"] = {{"fragments", facts.fragments},

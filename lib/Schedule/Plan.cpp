@@ -58,6 +58,11 @@ std::vector<RingNeed> ringsOf(const Plan &plan, ElementType element) {
                      .stages = instances});
   for (RingNeed &ring : rings)
     ring.barriers = plan.roles;
+  if (plan.stagedColumns)
+    rings.push_back({.name = "o",
+                     .bytes = slot(plan.tileM / slotsQ, plan.stagedColumns),
+                     .stages = instances,
+                     .barriers = false});
   return rings;
 }
 
@@ -276,6 +281,43 @@ static void chooseOrder(Plan &plan, const Problem &problem, const PlanOverrides 
                                              : "a static stride shares tiles evenly";
 }
 
+/// Why no tensor map describes where a tile of the output goes, or nothing.
+static std::optional<std::string> whyNotStaged(const Plan &plan, const Problem &problem) {
+  const Machine &machine = machineOf(problem.target);
+  if (!machine.roles && problem.target != Target::cpu)
+    return "the machine has no engine that copies tiles";
+  if (problem.packedQ || problem.usedQ)
+    return "sequences end where a table says";
+  if (plan.packGqa)
+    return "a tile's rows are those of several heads";
+  if (plan.splits > 1)
+    return "parts of split keys are joined in f32";
+  return std::nullopt;
+}
+
+static void chooseStaging(Plan &plan, const Problem &problem, const PlanOverrides &overrides) {
+  plan.stagedColumns = 0;
+  if (overrides.stagedColumns) {
+    plan.stagedColumns = *overrides.stagedColumns;
+    plan.reasons.staging = overrides.why;
+    return;
+  }
+  const std::optional<std::string> why = problem.target == Target::cpu
+                                             ? "a cpu has no engine that copies tiles"
+                                             : whyNotStaged(plan, problem);
+  if (why) {
+    plan.reasons.staging = *why;
+    return;
+  }
+  plan.stagedColumns = outputColumns(tileOf(plan), {plan.headTile, plan.headTileV});
+  plan.reasons.staging = "the copy engine stores it beside the next tile";
+  if (std::holds_alternative<BlockLayout>(
+          layOut(ringsOf(plan, problem.element), machineOf(problem.target))))
+    return;
+  plan.stagedColumns = 0;
+  plan.reasons.staging = "keys and values leave no shared memory for it";
+}
+
 std::variant<Plan, Refusal> makePlan(const Problem &problem, const PlanOverrides &overrides) {
   if (auto sentence = whyNotProblem(problem))
     return Refusal{Refusal::invalid, *sentence};
@@ -319,6 +361,7 @@ std::variant<Plan, Refusal> makePlan(const Problem &problem, const PlanOverrides
   if (plan.splits > 1) // a part would redo the others' keys too
     plan.deferMax = overrides.deferMax.value_or(false);
   chooseOrder(plan, problem, overrides);
+  chooseStaging(plan, problem, overrides);
 
   if (auto sentence = whyNot(plan, problem))
     return Refusal{Refusal::invalid, *sentence};
@@ -373,6 +416,18 @@ static std::optional<std::string> whyNotMulticast(const Plan &plan, const Proble
   return std::nullopt;
 }
 
+static std::optional<std::string> whyNotStagedColumns(const Plan &plan, const Problem &problem) {
+  if (auto why = whyNotStaged(plan, problem))
+    return "storing via shared memory (staged_columns) takes a tensor map, " + *why +
+           "; leave staged_columns out";
+  const int64_t all = outputColumns(tileOf(plan), {plan.headTile, plan.headTileV}), panel = 64;
+  if (problem.target != Target::cpu && plan.stagedColumns != all &&
+      (plan.stagedColumns > all || plan.stagedColumns % panel))
+    return "expected staged columns to be all " + number(all) + " of a consumer's output, or a " +
+           "multiple of " + number(panel) + " of them, they are " + number(plan.stagedColumns);
+  return std::nullopt;
+}
+
 std::optional<std::string> whyNot(const Plan &plan, const Problem &problem) {
   const Machine &machine = machineOf(problem.target);
   const HeadTile head{plan.headTile, plan.headTileV};
@@ -407,6 +462,9 @@ std::optional<std::string> whyNot(const Plan &plan, const Problem &problem) {
            std::string(orderName(plan.order)) + " has one tile a block; use dynamic or static";
   if (plan.multicast)
     if (auto sentence = whyNotMulticast(plan, problem))
+      return sentence;
+  if (plan.stagedColumns)
+    if (auto sentence = whyNotStagedColumns(plan, problem))
       return sentence;
   if (problem.target != Target::cpu) {
     auto layout = layOut(ringsOf(plan, problem.element), machine);

@@ -270,8 +270,7 @@ HeadTile headTileOf(Target target, int64_t headSize, int64_t headSizeV) {
   return {wider, wider};
 }
 
-/// Columns of the output that one consumer holds.
-static int64_t outputColumns(const Tile &tile, HeadTile head) {
+int64_t outputColumns(const Tile &tile, HeadTile head) {
   return tile.splitBy == SplitBy::columns ? head.dv / tile.consumers : head.dv;
 }
 

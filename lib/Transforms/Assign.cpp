@@ -222,7 +222,7 @@ FailureOr<int64_t> placeRings(func::FuncOp kernel, const Machine &machine) {
     needs.push_back({.name = ring.getName().str(),
                      .bytes = bytes,
                      .stages = shape[0],
-                     .barriers = machine.roles});
+                     .barriers = machine.roles && !ring.isStaging()});
   }
   auto layout = schedule::layOut(needs, machine);
   if (auto *sentence = std::get_if<std::string>(&layout))

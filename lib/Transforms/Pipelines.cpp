@@ -50,6 +50,7 @@ static void addTilePasses(OpPassManager &pm, const PipelineOptions &options,
   optional(options.deferMax, createFlashTileDeferMax());
   optional(options.holdQ, createFlashTileHoldQ());
   optional(options.pingPong, createFlashTilePingPong());
+  optional(options.stageStore, createFlashTileStageStore());
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
   pm.addPass(createFlashTileAssign());

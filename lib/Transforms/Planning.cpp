@@ -35,6 +35,7 @@ schedule::PlanOverrides flash::overridesOf(PlanAttr plan) {
   fixed.pingPong = plan.getFlag("ping_pong");
   fixed.deferMax = plan.getFlag("defer_max");
   fixed.multicast = plan.getFlag("multicast");
+  fixed.stagedColumns = plan.getInt("staged_columns");
   fixed.packGqa = plan.getFlag("pack_gqa");
   fixed.splits = plan.getInt("splits");
   if (auto name = plan.getText("transfer"))

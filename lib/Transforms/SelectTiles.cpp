@@ -62,6 +62,9 @@ LogicalResult selectTile(AttentionOp op) {
     // Off where left out, but for what the tile of any number of queries has on.
     if (on || (field == StringRef("defer_max") && anyRows && anyRows->tile.deferMax))
       attr = filled(attr, field, builder.getBoolAttr(on));
+  if (plan->stagedColumns)
+    attr = filled(attr, "staged_columns", builder.getI64IntegerAttr(plan->stagedColumns),
+                  plan->reasons.staging);
   attr = filled(attr, "pack_gqa", builder.getBoolAttr(plan->packGqa), plan->reasons.packGqa);
   op.setPlanAttr(attr);
   op.setMaskAttr(MaskAttr::get(op.getContext(), plan->mask));

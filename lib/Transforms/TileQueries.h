@@ -21,9 +21,12 @@ inline void forEachKernel(mlir::Operation *root,
   });
 }
 
-/// Writes into the plan that a pass left the kernel alone, and why.
-inline void leaveAlone(mlir::func::FuncOp kernel, llvm::StringRef field, llvm::StringRef why) {
-  auto off = mlir::BoolAttr::get(kernel.getContext(), false);
+/// Writes into the plan that a pass left the kernel alone, and why. `off`: what the field is then,
+/// false if left out.
+inline void leaveAlone(mlir::func::FuncOp kernel, llvm::StringRef field, llvm::StringRef why,
+                       mlir::Attribute off = {}) {
+  if (!off)
+    off = mlir::BoolAttr::get(kernel.getContext(), false);
   kernel->setAttr(planName, planOfKernel(kernel).with(field, off, why));
 }
 

@@ -39,6 +39,7 @@ AXES = {
     "exact_counts": [False, True],
     "stealing": [False, True],
     "multicast": [False, True],
+    "staged_columns": [0, 64, 128, 192, 256],
     "order": ["static", "dynamic"],
     "warps": [4, 8],
     "registers": [(255, 255), (168, 168)],
@@ -152,7 +153,7 @@ def in_use(p):
     """The fields of the plan that the planner picks, and what ptxas says of its kernel."""
     plan = _api.explain(*shapes(p), element=p["element"], target=p["target"], json=True, **options(p))
     program = _api.compile(*shapes(p), element=p["element"], target=p["target"], **options(p))
-    known = {"warps": 4 * plan["tile"]["consumers"], "registers": (plan["registers"]["consumer"],) * 2, **plan["tile"], **plan["order"], "order": plan["order"]["name"], **read(program.text("plan")), "tile": (plan["tile"]["m"], plan["tile"]["n"])}
+    known = {"warps": 4 * plan["tile"]["consumers"], "registers": (plan["registers"]["consumer"],) * 2, **plan["tile"], **plan["output"], **plan["order"], "order": plan["order"]["name"], **read(program.text("plan")), "tile": (plan["tile"]["m"], plan["tile"]["n"])}
     return {field: known[field] for field in axes(p["target"]) if field in known}, program.text("report")
 
 

@@ -135,7 +135,8 @@ def test_every_parameter_arrives(fake, program):
             assert list(m.box[:4]) == [64, p["rows"], 1, 1]
             assert list(m.steps[:4]) == [1, 1, 1, 1]
             assert (m.interleave, m.swizzle, m.promotion, m.fill) == (0, 3, 3, 0)
-    assert {p["arg"] for p, _ in parameters if p["kind"] == "tensor_map"} >= {"k", "v"}
+    assert {p["arg"] for p, _ in parameters if p["kind"] == "tensor_map"} >= {"k", "v", "o"}
+    assert {p["rows"] for p, _ in parameters if p["kind"] == "tensor_map" and p["arg"] == "o"} == {16}  # a warp's
 
 
 def test_a_persistent_grid_is_no_larger_than_the_device(fake, program):

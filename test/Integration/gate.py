@@ -45,6 +45,8 @@ STRUCTURES = [
     (128, "tile = [128, 128], q_in_regs = true, multicast = true"),
     (256, "tile = [128, 64], early_wait = true, multicast = true"),
     (256, "tile = [128, 80], defer_max = false, multicast = true"),
+    (256, "tile = [128, 64], early_wait = true, staged_columns = 64"),
+    (128, "tile = [128, 128], q_in_regs = true, early_wait = true, staged_columns = 0"),
 ]
 # Where rows are looked up; pages of 1 are gathered.
 SERVING = ("packed", "used", "pages of 1", "pages of 16", "pages of 256")

@@ -1,5 +1,5 @@
 // RUN: flash-opt %s --split-input-file --verify-diagnostics --flash-lower-to-tile --flash-tile-skip-blocks \
-// RUN:   --flash-tile-pipeline-loads --flash-tile-split-roles --flash-tile-overlap-softmax --flash-tile-assign \
+// RUN:   --flash-tile-pipeline-loads --flash-tile-split-roles --flash-tile-overlap-softmax --flash-tile-stage-store --flash-tile-assign \
 // RUN:   | FileCheck %s
 !t = memref<?x?x2x128xbf16>
 
@@ -88,6 +88,20 @@ func.func @slots(%q: !t, %k: !t, %v: !t, %o: !t) {
 func.func @stealing(%q: !t, %k: !t, %v: !t, %o: !t) {
   flash.attention %q, %k, %v outs(%o : !t) by #flash.mask<causal> {target = #flash.target<"sm_90a">,
     plan = #flash.plan<tile = [128, 128], stages = 2, consumers = 2, registers = [24, 240], order = "dynamic", stealing = true>} : !t, !t, !t
+  return
+}
+
+// -----
+
+// What stores go through has no barriers.
+!t = memref<?x?x2x128xbf16>
+// CHECK-LABEL: func.func @staged
+// CHECK-SAME: flash.shared_bytes = 196704 : i64
+// CHECK: flash_tile.ring "k" {barriers = 196640 : i64, offset = 32768 : i64, releases = 2 : i64}
+// CHECK: flash_tile.ring "o" {offset = 163840 : i64} : <2x64x128xbf16>
+func.func @staged(%q: !t, %k: !t, %v: !t, %o: !t) {
+  flash.attention %q, %k, %v outs(%o : !t) by #flash.mask<causal> {target = #flash.target<"sm_90a">,
+    plan = #flash.plan<tile = [128, 128], stages = 2, consumers = 2, registers = [24, 240], staged_columns = 128>} : !t, !t, !t
   return
 }
 

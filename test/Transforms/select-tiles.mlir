@@ -15,7 +15,7 @@
 // CPU-SAME: why = {pack_gqa = "every query head has a KV head of its own", tile = "row cpu: {{[^"]+}}"}>,
 // CPU-SAME: target = #flash.target<"cpu">}
 // SM90: flash.attention {{.*}} by <causal> {plan = #flash.plan<tile = [128, 128], stages = 2, consumers = 2,
-// SM90-SAME: registers = [40, 232], overlap = true, pack_gqa = false, defer_max = true, why = {{.*}}tile = "row sm90-128: {{[^"]+}}"}>,
+// SM90-SAME: registers = [40, 232], overlap = true, pack_gqa = false, defer_max = true, staged_columns = 128, why = {{.*}}tile = "row sm90-128: {{[^"]+}}"}>,
 // SM90-SAME: target = #flash.target<"sm_90a">}
 func.func @filled(%q: !q) -> !q {
   %o = flash.attention %q, %q, %q by <causal> : !q, !q, !q -> !q

@@ -82,7 +82,7 @@ TEST(Explain, CountsBlocksOfAllTilesAndSaysWhy) {
             .lenQ = 4096,
             .lenK = 4096};
   const std::string text = explained(p, false);
-  for (const char *part : {"attention on sm_90a: bf16", "173216 of 232448 bytes", "64512 of 65536",
+  for (const char *part : {"attention on sm_90a: bf16", "205984 of 232448 bytes", "64512 of 65536",
                            "33792 of 65536 computed (51.6 %), 31744 skipped, 2048 masked",
                            "because: row sm90-128: measured best", "L2 sections of 16 heads",
                            "2048 tiles on 132 SMs: 15.5 waves in 16 rounds, grid 132"})

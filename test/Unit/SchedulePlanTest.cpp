@@ -93,7 +93,7 @@ TEST(Plan, Hopper) {
   EXPECT_EQ(plan.tileN, 128);
   EXPECT_EQ(plan.consumers, 2);
   EXPECT_EQ(plan.threads, 384);
-  EXPECT_EQ(plan.sharedBytes, (32 + 4 * 32 + 8) * 1024 + 8 * 16);
+  EXPECT_EQ(plan.sharedBytes, (32 + 4 * 32 + 8 + 32) * 1024 + 8 * 16);
   EXPECT_EQ(plan.order, WorkOrder::fixed);
   EXPECT_EQ(gridOf(plan, p), 128); // as many tiles; fewer than SMs
 
@@ -105,7 +105,7 @@ TEST(Plan, Hopper) {
   EXPECT_TRUE(plan.stealing);
   EXPECT_EQ(ringsOf(plan, p.element)[3].name, "work");
   EXPECT_EQ(ringsOf(plan, p.element)[4].name, "exact");
-  EXPECT_EQ(ringsOf(planned(p, {.deferMax = false}), p.element).size(), 4u);
+  EXPECT_EQ(ringsOf(planned(p, {.deferMax = false, .stagedColumns = 0}), p.element).size(), 4u);
   EXPECT_FALSE(planned(p, {.transfer = Transfer::gather}).stealing);
   EXPECT_FALSE(planned(p, {.stealing = false}).stealing);
   EXPECT_EQ(gridOf(plan, p), 132);
@@ -226,6 +226,40 @@ TEST(Plan, QInRegistersCountsAndTurnsNeedBarriers) {
   crowded.namedBarriers = 8;
   EXPECT_EQ(whyNotTile(tileOf(plan), {64, 64}, ElementType::bf16, crowded),
             "turns of 4 consumers need 9 named barriers, sm_90a has 8; leave ping_pong out");
+}
+
+TEST(Plan, TheOutputIsStagedWhereItFits) {
+  const Problem h = problem(Target::sm90);
+  const Plan plan = planned(h);
+  EXPECT_EQ(plan.stagedColumns, 128);
+  const RingNeed o = ringsOf(plan, h.element).back();
+  EXPECT_EQ(o.name, "o");
+  EXPECT_EQ(o.bytes * o.stages, 32 * kib);
+  EXPECT_FALSE(o.barriers);
+  EXPECT_EQ(planned(h, {.stagedColumns = 0}).stagedColumns, 0);
+  EXPECT_EQ(planned(h, {.stagedColumns = 64}).stagedColumns, 64);
+  EXPECT_EQ(planned(problem(Target::sm90, 64, 512), {.deferMax = false}).stagedColumns, 256);
+  // A part of the output at once is for a hand to say.
+  const Problem wide = problem(Target::sm90, 256, 256);
+  EXPECT_EQ(planned(wide).stagedColumns, 0);
+  EXPECT_EQ(planned(wide, {.stagedColumns = 64}).stagedColumns, 64);
+  EXPECT_EQ(planned(problem(Target::sm80)).stagedColumns, 0);
+  EXPECT_EQ(planned(problem(Target::cpu)).stagedColumns, 0);
+  EXPECT_EQ(refused(h, {.stagedColumns = 96}),
+            "expected staged columns to be all 128 of a consumer's output, or a multiple of 64 of "
+            "them, they are 96");
+  EXPECT_EQ(refused(problem(Target::sm80), {.stagedColumns = 128}),
+            "storing via shared memory (staged_columns) takes a tensor map, the machine has no "
+            "engine that copies tiles; leave staged_columns out");
+  EXPECT_EQ(refused(h, {.splits = 3, .stagedColumns = 128}),
+            "storing via shared memory (staged_columns) takes a tensor map, parts of split keys "
+            "are joined in f32; leave staged_columns out");
+  Problem grouped = h;
+  grouped.heads = 16, grouped.packGqa = true;
+  EXPECT_EQ(planned(grouped).stagedColumns, 0);
+  Problem used = h;
+  used.usedQ = true;
+  EXPECT_EQ(planned(used).stagedColumns, 0);
 }
 
 TEST(Plan, EachLaunchHasItsOwnSplits) {

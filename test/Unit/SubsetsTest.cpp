@@ -28,8 +28,9 @@ enum Pass : unsigned {
   holdQ = 32,
   pingPong = 64,
   multicast = 128,
-  all = 255,
-  deferMax = 256 // changes numbers, by rounding only
+  stageStore = 256,
+  all = 511,
+  deferMax = 512 // changes numbers, by rounding only
 };
 
 struct Trial {
@@ -95,6 +96,7 @@ public:
       plan += ", multicast = true";
     if (among(0, 2) == 0)
       plan += ", in_step = true";
+    plan += ", staged_columns = " + number(of<int64_t>({3, 4, 8, 16}));
     if (p.splits > 1)
       plan += ", splits = " + number(p.splits);
     if (p.heads > p.kvHeads && among(0, 1))
@@ -129,6 +131,8 @@ llvm::Expected<Outputs> result(const Trial &trial, Inputs &inputs, unsigned pass
       pm.addPass(createFlashTileHoldQ());
     if (passes & pingPong)
       pm.addPass(createFlashTilePingPong());
+    if (passes & stageStore)
+      pm.addPass(createFlashTileStageStore());
     pm.addPass(mlir::createCanonicalizerPass());
     pm.addPass(mlir::createCSEPass());
     pm.addPass(createConvertFlashTileToLoops({.clock = clock}));

@@ -65,7 +65,7 @@ std::optional<Transfer> parseTransfer(std::string_view name);
 
 /// Why each decision fell as it did; one sentence fragment each.
 struct Reasons {
-  std::string mask, tile, packGqa, splits, order, ordered, stealing, transfer;
+  std::string mask, tile, packGqa, splits, order, ordered, stealing, transfer, staging;
 };
 
 struct Plan {
@@ -90,6 +90,9 @@ struct Plan {
   bool stealing = false; ///< tiles from an atomic counter instead of a static stride
   bool ordered = false;  ///< backward: tiles of dQ are summed in the order of the key tiles
   Transfer transfer = Transfer::tma;
+  /// Columns of the output that a consumer stages in shared memory at once, for the copy engine to
+  /// store beside the next tile; 0: stored from registers.
+  int64_t stagedColumns = 0;
   bool roles = true;       ///< copies and products are programs of their own; else all warps do all
   int64_t sharedBytes = 0; ///< of a block, mbarriers included; 0 on the cpu
   int64_t threads = 1;     ///< of a block
@@ -112,6 +115,7 @@ struct PlanOverrides {
   std::optional<WorkOrder> order = {};
   std::optional<int64_t> l2Section = {};
   std::optional<bool> persistent = {}, stealing = {}, ordered = {};
+  std::optional<int64_t> stagedColumns = {};
   std::string why = "set by hand";
 };
 
@@ -139,8 +143,8 @@ bool descends(WorkOrder order);
 /// The sentence for a plan the machine cannot run or that does not fit the problem.
 std::optional<std::string> whyNot(const Plan &plan, const Problem &problem);
 
-/// The shared tiles a plan needs on a GPU, in declaration order: q, k, v, and the
-/// tiles taken where they come from a counter.
+/// The shared tiles a plan needs on a GPU: q, k, v, the tiles taken where they come from a counter,
+/// keys that are redone, and the output where it is staged.
 std::vector<RingNeed> ringsOf(const Plan &plan, ElementType element);
 
 /// The plan's tile as the tile table would hold it.

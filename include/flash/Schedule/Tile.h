@@ -136,6 +136,9 @@ struct RoleRegisters {
 /// more.
 std::optional<RoleRegisters> roleRegistersOf(int64_t consumers, bool looksUp = false);
 
+/// Columns of the output that one consumer holds.
+int64_t outputColumns(const Tile &tile, HeadTile head);
+
 /// What a consumer thread needs for addresses, counters and row statistics.
 inline constexpr int64_t registersBesideFragments = 24;
 

@@ -87,6 +87,7 @@ private:
   void lower(tile::ReadOp op);
   void lower(tile::LoadOp op);
   void lower(tile::StoreOp op);
+  void moveOut(tile::StoreOp op, Value from, int64_t begin, int64_t width);
   Value entry(Value table, ValueRange place);
   Value sequenceOf(tile::ViewOp view, Value batch);
   Value lengthOf(tile::ViewOp view, Value batch);

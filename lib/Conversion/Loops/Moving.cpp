@@ -133,8 +133,29 @@ void Lowering::lower(LoadOp op) {
 }
 
 void Lowering::lower(StoreOp op) {
+  Value value = at(op.getValue());
+  ArrayRef<int64_t> shape = op.getValue().getType().getShape();
+  if (!op.getRing())
+    return moveOut(op, value, 0, shape[1]);
+  auto ring = op.getRing().getDefiningOp<RingOp>();
+  Value slot = tileOf(ring, slotOf(ring, at(op.getIt())));
+  const int64_t width = ring.getType().getShape()[2];
+  for (int64_t first = 0; first < shape[1]; first += width) {
+    const int64_t cols = std::min(width, shape[1] - first), lanes = lanesOf(cols);
+    loop(shape[0], 1, [&](Value r) {
+      loop(cols, lanes, [&](Value c) {
+        Value from = (toInt(c) + first).get();
+        Value part = vector::LoadOp::create(b, vectorOf(lanes), value, ValueRange{r, from});
+        vector::StoreOp::create(b, part, slot, ValueRange{r, c});
+      });
+    });
+    moveOut(op, slot, first, cols);
+  }
+}
+
+/// Stores `from`: the `width` columns from `begin` on of the op's fragment.
+void Lowering::moveOut(StoreOp op, Value from, int64_t begin, int64_t width) {
   auto view = op.getView().getDefiningOp<ViewOp>();
-  Value from = at(op.getValue());
   ArrayRef<int64_t> shape = op.getValue().getType().getShape();
   Type element = view.getView().getType().getElementType();
   int64_t cols = view.getView().getType().getShape()[0];
@@ -153,9 +174,11 @@ void Lowering::lower(StoreOp op) {
       return;
     }
     // A column that is only known when the kernel runs may leave any number of columns.
-    int64_t lanes = op.getCol() ? 1 : std::min(lanesOf(shape[1]), lanesOf(cols));
-    IrInt shift = toInt(op.getCol() ? at(op.getCol()) : index(0));
-    IrInt count = min(toInt(index(cols)) - shift, shape[1]);
+    int64_t lanes = op.getCol() ? 1 : std::min(lanesOf(width), lanesOf(cols));
+    if (begin)
+      lanes = std::min(lanes, lanesOf(begin));
+    IrInt shift = toInt(op.getCol() ? at(op.getCol()) : index(0)) + begin;
+    IrInt count = min(toInt(index(cols)) - shift, width);
     loop(index(0), count.get(), lanes, [&](Value c) {
       Value value = vector::LoadOp::create(b, vectorOf(lanes), from, ValueRange{r, c});
       SmallVector<Value> target(to);

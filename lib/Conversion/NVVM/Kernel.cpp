@@ -177,7 +177,7 @@ LogicalResult Kernel::check() {
         refuse(op) << "memrefs are the kernel's arguments, for views, sinks and constant dims only";
     }
     auto ring = dyn_cast<tile::RingOp>(op);
-    if (ring && (!ring.getOffset() || (roles && !ring.getBarriers())))
+    if (ring && (!ring.getOffset() || (roles && !ring.isStaging() && !ring.getBarriers())))
       refuse(ring) << "ring needs offset and barriers; run flash-tile-assign first";
     auto turn = dyn_cast<tile::InTurnOp>(op);
     if (turn && turn->getParentOfType<tile::RolesOp>() && !turn.getBarriers())

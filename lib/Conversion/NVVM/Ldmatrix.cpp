@@ -1,4 +1,4 @@
-//===- Ldmatrix.cpp - swizzled tiles to operands of a product -------------===//
+//===- Ldmatrix.cpp - fragments from and to swizzled tiles ----------------===//
 #include "Ldmatrix.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -10,8 +10,10 @@ static constexpr int64_t matrixSide = 8, chunkBytes = 16;
 static constexpr int64_t chunksPerBlock = Ldmatrix::side / matrixSide;
 static constexpr int64_t blocksPerPanel = panelCols / Ldmatrix::side;
 
-Ldmatrix::Ldmatrix(B &b, Value tile, int64_t rows, Order order, Value row) : rows(rows) {
-  Value lane = laneId(b);
+Ldmatrix::Ldmatrix(B &b, Value tile, int64_t rows, Order order, Value row, Value thread)
+    : rows(rows) {
+  Value lane =
+      thread ? arith::AndIOp::create(b, thread, i32(b, schedule::warpThreads - 1)) : laneId(b);
   Value within = arith::AndIOp::create(b, lane, i32(b, matrixSide - 1));
   Value bit3 = arith::AndIOp::create(b, arith::ShRUIOp::create(b, lane, i32(b, 3)), i32(b, 1));
   Value bit4 = arith::ShRUIOp::create(b, lane, i32(b, 4));
@@ -25,28 +27,44 @@ Ldmatrix::Ldmatrix(B &b, Value tile, int64_t rows, Order order, Value row) : row
   first = arith::AddIOp::create(b, first, arith::MulIOp::create(b, chunk, i32(b, chunkBytes)));
 }
 
-SmallVector<Value, 4> Ldmatrix::load(B &b, int64_t row, int64_t column, bool transposed) const {
-  const int64_t block = column / side;
+/// `instruction` on the block at (row, column), whose address is written as `[]` there; `first` is
+/// operand `operand` of the asm.
+static LLVM::InlineAsmOp access(ImplicitLocOpBuilder &b, Type result, ValueRange operands,
+                                StringRef operand, StringRef instruction, StringRef constraints,
+                                int64_t rows, int64_t row, int64_t column) {
+  const int64_t block = column / Ldmatrix::side;
   // The bits of a chunk's number stand alone in the address, rows being 128 bytes. They are put in
   // here: of all chunks kept over loops, registers would run out.
   const int64_t chunk = block % blocksPerPanel * chunksPerBlock * chunkBytes;
   const int64_t offset = (block / blocksPerPanel * rows + row) * panelRowBytes;
+  auto [before, after] = instruction.split("[]");
+  std::string text = before.str() + "[" + (chunk ? "at" : operand.str()) + "+" +
+                     std::to_string(offset) + "]" + after.str();
+  if (chunk)
+    text = "{\n\t.reg .b32 at;\n\txor.b32 at, " + operand.str() + ", " + std::to_string(chunk) +
+           ";\n\t" + text + "\n\t}";
+  return LLVM::InlineAsmOp::create(
+      b, result, operands, text, constraints,
+      /*has_side_effects=*/true, /*is_align_stack=*/false, LLVM::tailcallkind::TailCallKind::None,
+      LLVM::AsmDialectAttr::get(b.getContext(), LLVM::AsmDialect::AD_ATT), ArrayAttr());
+}
+
+void Ldmatrix::store(B &b, ArrayRef<Value> words, int64_t row, int64_t column) const {
+  SmallVector<Value> operands{first};
+  llvm::append_range(operands, words);
+  access(b, LLVM::LLVMVoidType::get(b.getContext()), operands, "$0",
+         "stmatrix.sync.aligned.m8n8.x4.shared.b16 [], {$1, $2, $3, $4};", "r,r,r,r,r,~{memory}",
+         rows, row, column);
+}
+
+SmallVector<Value, 4> Ldmatrix::load(B &b, int64_t row, int64_t column, bool transposed) const {
   auto four =
       LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(4, b.getI32Type()));
-  std::string text =
-      chunk ? "{\n\t.reg .b32 at;\n\txor.b32 at, $4, " + std::to_string(chunk) + ";\n\t" : "";
-  text += "ldmatrix.sync.aligned.m8n8.x4";
-  text += transposed ? ".trans" : "";
-  text += ".shared.b16 {$0, $1, $2, $3}, [";
-  text += chunk ? "at" : "$4";
-  text += "+" + std::to_string(offset) + "];";
-  text += chunk ? "\n\t}" : "";
+  const char *text = transposed
+                         ? "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {$0, $1, $2, $3}, [];"
+                         : "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {$0, $1, $2, $3}, [];";
   Value loaded =
-      LLVM::InlineAsmOp::create(b, four, ValueRange{first}, text, "=r,=r,=r,=r,r,~{memory}",
-                                /*has_side_effects=*/true, /*is_align_stack=*/false,
-                                LLVM::tailcallkind::TailCallKind::None,
-                                LLVM::AsmDialectAttr::get(b.getContext(), LLVM::AsmDialect::AD_ATT),
-                                ArrayAttr())
+      access(b, four, ValueRange{first}, "$4", text, "=r,=r,=r,=r,r,~{memory}", rows, row, column)
           .getRes();
   SmallVector<Value, 4> words;
   for (int64_t i = 0; i < 4; ++i)
@@ -54,8 +72,8 @@ SmallVector<Value, 4> Ldmatrix::load(B &b, int64_t row, int64_t column, bool tra
   return words;
 }
 
-Value firstRowOfWarp(ImplicitLocOpBuilder &b, Kernel &kernel, int64_t rows) {
-  Value warp = arith::ShRUIOp::create(b, threadId(b), i32(b, 5));
+Value firstRowOfWarp(ImplicitLocOpBuilder &b, Kernel &kernel, int64_t rows, Value thread) {
+  Value warp = arith::ShRUIOp::create(b, thread ? thread : threadId(b), i32(b, 5));
   if (kernel.warps * schedule::warpThreads != kernel.threads)
     warp = arith::RemUIOp::create(b, warp, i32(b, kernel.warps));
   return arith::MulIOp::create(b, warp, i32(b, rows / kernel.warps));

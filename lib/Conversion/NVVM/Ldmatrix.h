@@ -1,4 +1,4 @@
-//===- Ldmatrix.h - swizzled tiles to operands of a product -----*- C++ -*-===//
+//===- Ldmatrix.h - fragments from and to swizzled tiles --------*- C++ -*-===//
 //
 // ldmatrix takes four 8 x 8 matrices: lane l names row l % 8 of matrix l / 8, and gets of each
 // matrix the pair 2 * (l % 4) of row l / 4 (PTX ISA, "ldmatrix"). In a tile (Kernel.h) the 16-byte
@@ -25,12 +25,15 @@ public:
   enum Order { rowsFirst, columnsFirst };
 
   /// `tile`: byte address in shared memory (i32); `row`: of the tile, where block 0 begins (i32, a
-  /// multiple of 16), or null for 0.
-  Ldmatrix(B &b, mlir::Value tile, int64_t rows, Order order, mlir::Value row = {});
+  /// multiple of 16), or null for 0; `thread`: the executing one's number, or null for threadId.
+  Ldmatrix(B &b, mlir::Value tile, int64_t rows, Order order, mlir::Value row = {},
+           mlir::Value thread = {});
 
   /// The words of the block at (row, column), multiples of 16. `transposed`: each matrix is.
   mlir::SmallVector<mlir::Value, 4> load(B &b, int64_t row, int64_t column,
                                          bool transposed = false) const;
+  /// The reverse, by stmatrix (PTX ISA, "stmatrix": sm_90 and later).
+  void store(B &b, mlir::ArrayRef<mlir::Value> words, int64_t row, int64_t column) const;
 
 private:
   int64_t rows;
@@ -41,8 +44,10 @@ private:
 mlir::Value readTile(mlir::ImplicitLocOpBuilder &b, Kernel &kernel, tile::TileType type,
                      mlir::Value address);
 
-/// The first of the rows that this thread's warp owns, of fragments of `rows` rows (i32).
-mlir::Value firstRowOfWarp(mlir::ImplicitLocOpBuilder &b, Kernel &kernel, int64_t rows);
+/// The first of the rows that the warp of `thread` (or null: this thread's) owns, of fragments of
+/// `rows` rows (i32).
+mlir::Value firstRowOfWarp(mlir::ImplicitLocOpBuilder &b, Kernel &kernel, int64_t rows,
+                           mlir::Value thread = {});
 
 } // namespace flash::nvvm
 

@@ -57,6 +57,7 @@ public:
   Value slice(B &b, tile::SliceOp op, tile::SliceOp::Adaptor in) override {
     return arith::AddIOp::create(b, in.getTile(), sliceOffset(b, op, in.getCol(), 1));
   }
+  void storeStaged(B &, tile::StoreOp, tile::StoreOp::Adaptor) override {}
   Value mma(B &b, tile::MmaOp op, tile::MmaOp::Adaptor in) override;
   Value mmaWait(B &, Value flight, unsigned) override { return flight; }
 
@@ -89,6 +90,9 @@ std::string Sm80Emitter::whyNotBuilt(Operation *op) const {
     ArrayRef<int64_t> b = mma.getB().getType().getShape();
     if (b[0] % Ldmatrix::side || b[1] % Ldmatrix::side)
       return "a product of other than multiples of 16 columns";
+  } else if (auto store = dyn_cast<tile::StoreOp>(op)) {
+    if (store.getRing())
+      return "storing via shared memory";
   } else if (auto work = dyn_cast<tile::ForWorkOp>(op)) {
     if (work.getCluster() > 1)
       return "a cluster of blocks";

@@ -55,6 +55,10 @@ public:
   std::string whyNotBuilt(Operation *op) const override;
   void prologue(B &b) override;
   void epilogue(B &b) override {
+    kernel.func.walk([&](tile::StoreOp op) {
+      if (op.getRing())
+        awaitLastReads(b, op);
+    });
     if (kernel.cluster > 1)
       awaitCluster(b, /*aligned=*/false); // the threads of a warp come one by one
   }
@@ -92,6 +96,7 @@ public:
   Value publish(B &b, tile::RingOp ring, Value it, Value ordinal) override;
   Value follow(B &b, tile::RingOp ring, Value it) override;
   Value slice(B &b, tile::SliceOp op, tile::SliceOp::Adaptor in) override;
+  void storeStaged(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in) override;
   Value mma(B &b, tile::MmaOp op, tile::MmaOp::Adaptor in) override;
   Value mmaWait(B &b, Value flight, unsigned pending) override {
     return waitWgmma(b, flight, pending);
@@ -158,8 +163,8 @@ private:
     Value offset = arith::MulIOp::create(b, slot, i32(b, schedule::ordinalBytes));
     return kernel.shared(b, arith::AddIOp::create(b, offset, i32(b, *ring.getOffset())));
   }
-  /// What a matrix descriptor has of an address: in a cluster the bits above name the block (PTX ISA,
-  /// "Matrix Descriptor Format"), and would run into the strides.
+  /// What a matrix descriptor has of an address: in a cluster the bits above name the block (PTX
+  /// ISA, "Matrix Descriptor Format"), and would run into the strides.
   Value described(B &b, Value tile) {
     const int64_t addressBits = (int64_t(1) << 18) - 1;
     return kernel.cluster == 1 ? tile
@@ -185,6 +190,35 @@ private:
                  Value full);
   void copyByTables(B &b, tile::FillOp op, tile::FillOp::Adaptor in, tile::RingOp ring,
                     Value offset, Value full);
+
+  /// Blocks until all but the last `pending` groups of stores that this thread started have read
+  /// shared memory.
+  void awaitReads(B &b, int64_t pending) {
+    NVVM::CpAsyncBulkWaitGroupOp::create(b, static_cast<uint32_t>(pending), b.getUnitAttr());
+  }
+  /// Shared memory must be there until it has been read: behind all work, in its programs alone,
+  /// for whom that costs no register.
+  void awaitLastReads(B &b, tile::StoreOp store) {
+    Operation *work = store;
+    for (Operation *op = store->getParentOp(); op != kernel.func; op = op->getParentOp())
+      if (isa<LoopLikeOpInterface>(op))
+        work = op;
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointAfter(work);
+    awaitReads(b, 0);
+  }
+  /// Runs `body` in one thread of the warp, always the same.
+  void elected(B &b, llvm::function_ref<void()> body) {
+    Value isElected = NVVM::ElectSyncOp::create(b, b.getI1Type(), Value());
+    auto branch = scf::IfOp::create(b, isElected);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(branch.thenBlock());
+    body();
+  }
+  /// Rows of O that a warp stores by itself.
+  int64_t storedRows(tile::StoreOp store) const {
+    return store.getValue().getType().getShape()[0] / kernel.warps;
+  }
 
   bool gathers; ///< copies by cp.async instead of TMA
   /// Rings whose tiles must be zero past their rows in use: of second products.
@@ -230,6 +264,19 @@ std::string Sm90Emitter::whyNotBuilt(Operation *op) const {
              " warps";
     if (cols > kMaxCols || cols % 8)
       return "a product of " + std::to_string(cols) + " columns";
+  } else if (auto store = dyn_cast<tile::StoreOp>(op); store && store.getRing()) {
+    tile::ViewOp view = viewOf(store.getView());
+    ArrayRef<int64_t> shape = store.getValue().getType().getShape();
+    if (view.isColumn() || view.getPartial() || view.hasTables() || view.getGroup() > 1)
+      return "storing via shared memory where no tensor map knows the rows";
+    if (shape[0] != schedule::warpRows * kernel.warps || shape[1] % Ldmatrix::side)
+      return "storing a fragment of " + std::to_string(shape[0]) + " rows and " +
+             std::to_string(shape[1]) + " columns via shared memory in " +
+             std::to_string(kernel.warps) + " warps";
+    const int64_t cols = ringOf(store.getRing()).getType().getShape()[2];
+    if (cols != shape[1] && cols % panelCols)
+      return "storing " + std::to_string(cols) + " of " + std::to_string(shape[1]) +
+             " columns at once";
   } else if (auto work = dyn_cast<tile::ForWorkOp>(op)) {
     auto roles = dyn_cast<tile::RolesOp>(work->getParentOp());
     auto role =
@@ -267,10 +314,16 @@ void Sm90Emitter::prologue(B &b) {
         kernel.tensorMap(viewOf(op.getView()),
                          pieceRows(viewOf(op.getView()), boxRows(ringOf(op.getRing()))));
     });
+    kernel.func.walk([&](tile::StoreOp op) {
+      if (op.getRing())
+        kernel.tensorMap(viewOf(op.getView()), storedRows(op));
+    });
     for (Value map : kernel.tensorMaps())
       NVVM::PrefetchOp::create(b, NVVM::PrefetchCacheLevelAttr(), NVVM::CacheEvictionPriorityAttr(),
                                map, Value(), /*tensormap=*/true);
     kernel.func.walk([&](tile::RingOp ring) {
+      if (ring.isStaging())
+        return;
       for (int64_t s = 0; s < ring.getType().getShape()[0]; ++s) {
         // One arrival a fill and thread (bytes are counted apart), one a warp that releases, of
         // all blocks that share the ring. Ordinals are released by the other blocks' copiers too.
@@ -550,6 +603,64 @@ Value Sm90Emitter::read(B &b, tile::ReadOp op, Value tile) {
   // One lane releases the tile for all.
   NVVM::SyncWarpOp::create(b, i32(b, -1));
   return cells;
+}
+
+/// Each warp has its own rows of the slot and stores them by itself, so that no warp waits for
+/// another. Where the slot is narrower than the fragment, panels take turns in it.
+void Sm90Emitter::storeStaged(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in) {
+  tile::RingOp ring = ringOf(op.getRing());
+  tile::ViewOp view = viewOf(op.getView());
+  const int64_t rows = storedRows(op), cols = op.getValue().getType().getShape()[1];
+  const int64_t slotRows = ring.getType().getShape()[1],
+                slotPanels = panelsOf(ring.getType().getShape()[2]), panels = panelsOf(cols);
+  const int64_t atOnce = slotPanels == panels ? panels : 1; // one group of stores
+  const int64_t stored = std::min(panels, panelsOf(view.getView().getType().getShape()[0]));
+  Value map = kernel.tensorMap(view, rows);
+  Value slot = toI32(b, remainder(IrInt(b, in.getIt()), ring.getType().getShape()[0]).get());
+  // Read anew, or all that follows from it is kept in registers over the loop.
+  Value thread =
+      LLVM::InlineAsmOp::create(b, b.getI32Type(), ValueRange{}, "mov.u32 $0, %tid.x;", "=r",
+                                /*has_side_effects=*/true, /*is_align_stack=*/false,
+                                LLVM::tailcallkind::TailCallKind::None,
+                                LLVM::AsmDialectAttr::get(b.getContext(), LLVM::AsmDialect::AD_ATT),
+                                ArrayAttr())
+          .getRes();
+  Value first = firstRowOfWarp(b, kernel, slotRows, thread);
+  Value offset = arith::AddIOp::create(b, slotOffset(b, ring, slot),
+                                       arith::MulIOp::create(b, first, i32(b, panelRowBytes)));
+  Value piece = LLVM::PtrToIntOp::create(b, b.getI32Type(), kernel.shared(b, offset));
+  Ldmatrix matrices(b, piece, slotRows, Ldmatrix::rowsFirst, /*row=*/Value(), thread);
+  Value row = arith::AddIOp::create(b, toI32(b, in.getRow()), first);
+  Value col = in.getCol() ? toI32(b, in.getCol()) : i32(b, 0);
+  for (int64_t panel = 0; panel < panels; panel += atOnce) {
+    elected(b, [&] { awaitReads(b, slotPanels / atOnce - 1); });
+    NVVM::SyncWarpOp::create(b, i32(b, -1));
+    auto placeOf = [&](int64_t panel) { return panel % slotPanels * panelCols; };
+    for (int64_t c = panel * panelCols; c < std::min((panel + atOnce) * panelCols, cols);
+         c += Ldmatrix::side) {
+      SmallVector<Value, 4> words; // of two cells
+      for (int64_t i = 0; i < 4; ++i)
+        words.push_back(LLVM::ExtractElementOp::create(b, in.getValue(), i32(b, c / 4 + i)));
+      matrices.store(b, words, 0, placeOf(c / panelCols) + c % panelCols);
+    }
+    // Written through the generic proxy, read by the copy engine (PTX ISA, "Async proxy").
+    NVVM::FenceProxyOp::create(
+        b, NVVM::ProxyKind::async_shared,
+        NVVM::SharedSpaceAttr::get(b.getContext(), NVVM::SharedSpace::shared_cta));
+    NVVM::SyncWarpOp::create(b, i32(b, -1));
+    elected(b, [&] {
+      for (int64_t p = panel; p < std::min(panel + atOnce, stored); ++p) {
+        Value from = arith::AddIOp::create(
+            b, offset, i32(b, placeOf(p) / panelCols * slotRows * panelRowBytes));
+        SmallVector<Value> place{arith::AddIOp::create(b, col, i32(b, p * panelCols)), row,
+                                 toI32(b, in.getHead()), toI32(b, in.getBatch())};
+        // Rows and columns outside are left alone.
+        NVVM::CpAsyncBulkTensorSharedCTAToGlobalOp::create(
+            b, map, kernel.shared(b, from), place, Value(), NVVM::TMAStoreMode::TILE, Value());
+      }
+      NVVM::CpAsyncBulkCommitGroupOp::create(b);
+    });
+  }
 }
 
 Value Sm90Emitter::slice(B &b, tile::SliceOp op, tile::SliceOp::Adaptor in) {

@@ -63,6 +63,8 @@ public:
   /// The cells of `tile` in this thread; all threads of a warp have theirs when it is done.
   virtual mlir::Value read(B &b, tile::ReadOp op, mlir::Value tile) = 0;
   virtual mlir::Value slice(B &b, tile::SliceOp op, tile::SliceOp::Adaptor in) = 0;
+  /// Stores via the op's ring, beside what follows.
+  virtual void storeStaged(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in) = 0;
 
   // Products
   virtual mlir::Value mma(B &b, tile::MmaOp op, tile::MmaOp::Adaptor in) = 0;

@@ -176,7 +176,10 @@ void addPatterns(RewritePatternSet &patterns, const TypeConverter &types, Machin
     return {m.fragments.load(b, op, in)};
   });
   add(+[](Machine &m, B &b, tile::StoreOp op, tile::StoreOp::Adaptor in) -> Values {
-    m.fragments.store(b, op, in);
+    if (op.getRing())
+      m.emitter.storeStaged(b, op, in);
+    else
+      m.fragments.store(b, op, in);
     return {};
   });
   patterns.add<ConvertMap>(types, patterns.getContext(), machine);

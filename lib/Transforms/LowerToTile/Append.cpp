@@ -79,7 +79,7 @@ private:
     Value x = tile::LoadOp::create(b, type, from, bi, h, row0);
     if (cos)
       x = tile::RotateOp::create(b, type, x, cos, sin, position, op.getInterleaved(), fixed);
-    tile::StoreOp::create(b, x, to, bi, h, row0, Value());
+    tile::StoreOp::create(b, x, to, bi, h, row0);
   }
 
   Kernel &k;

@@ -215,9 +215,9 @@ private:
       h = add(mul(h, splits), s);
     else
       o = cast(o);
-    tile::StoreOp::create(b, o, ov, bi, h, row0, Value());
+    tile::StoreOp::create(b, o, ov, bi, h, row0);
     if (lv)
-      tile::StoreOp::create(b, final.getLse(), lv, bi, h, row0, Value());
+      tile::StoreOp::create(b, final.getLse(), lv, bi, h, row0);
   }
 
   Value cast(Value f) {

@@ -137,13 +137,13 @@ private:
     Type element = op.getOutputType().getElementType();
     if (!element.isF32())
       o = tile::CastOp::create(b, k.frag(M, Dv, element), o);
-    tile::StoreOp::create(b, o, ov, bi, h, row0, Value());
+    tile::StoreOp::create(b, o, ov, bi, h, row0);
     if (!lv)
       return;
     Value lse = k.map({all.m, all.l}, M, 1, [&](ImplicitLocOpBuilder &b, ValueRange x) -> Value {
       return arith::AddFOp::create(b, x[0], math::LogOp::create(b, x[1])); // -inf where m is: log 0
     });
-    tile::StoreOp::create(b, lse, lv, bi, h, row0, Value());
+    tile::StoreOp::create(b, lse, lv, bi, h, row0);
   }
 
   Kernel &k;

@@ -77,3 +77,24 @@ func.func @addresses(%parts: !parts, %lse: !lse, %col: index, %n: index) attribu
   }
   return
 }
+
+// -----
+
+// Through a slot, as many columns at once as it has.
+// CHECK-LABEL: func.func @staged(
+// CHECK:         %[[RING:.*]] = memref.alloc() {alignment = 64 : i64} : memref<2x4x8xf32>
+// CHECK:         %[[SLOT:.*]] = memref.reinterpret_cast %[[RING]]
+// CHECK:         vector.load %[[X:[^\[]*]][%{{.*}}, %{{.*}}] : memref<4x12xf32>, vector<8xf32>
+// CHECK-NEXT:    vector.store %{{.*}}, %[[SLOT]]
+// CHECK:         vector.load %[[SLOT]]{{.*}} vector<4xf32>
+// CHECK:         vector.store %{{.*}} : memref<?x?x?x12xf32>, vector<4xf32>
+// CHECK:         vector.load %[[X]][{{.*}}vector<4xf32>
+// CHECK-NEXT:    vector.store %{{.*}}, %[[SLOT]]
+// CHECK:         vector.store %{{.*}} : memref<?x?x?x12xf32>, vector<4xf32>
+func.func @staged(%o: memref<?x?x?x12xf32>, %i: index, %x: f32) attributes {flash.kernel} {
+  %v = flash_tile.view %o : memref<?x?x?x12xf32> -> <12xf32>
+  %r = flash_tile.ring "o" : <2x4x8xf32>
+  %f = flash_tile.splat %x : f32 -> <4x12xf32>
+  flash_tile.store %f -> %v[%i, %i, %i] via %r[%i] : !flash_tile.ring<2x4x8xf32> : <4x12xf32> -> <12xf32>
+  return
+}

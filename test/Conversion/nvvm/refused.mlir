@@ -101,3 +101,29 @@ func.func @roles(%n: index) attributes {flash.kernel, flash.target = #flash.targ
   }
   return
 }
+
+// -----
+
+func.func @staged(%o: memref<?x?x64xbf16>, %ends: memref<?xi32>, %i: index, %x: f32)
+    attributes {flash.kernel, flash.target = #flash.target<"sm_90a">, flash.threads = 128 : i64, flash.shared_bytes = 0 : i64} {
+  %v = flash_tile.view %o cu_seqlens(%ends : memref<?xi32>) : memref<?x?x64xbf16> -> <64xbf16>
+  %r = flash_tile.ring "o" {offset = 0 : i64} : <1x64x64xbf16>
+  %f = flash_tile.splat %x : f32 -> <64x64xf32>
+  %c = flash_tile.cast %f : <64x64xf32> -> <64x64xbf16>
+  // expected-error @+1 {{storing via shared memory where no tensor map knows the rows is not built for sm_90a}}
+  flash_tile.store %c -> %v[%i, %i, %i] via %r[%i] : !flash_tile.ring<1x64x64xbf16> : <64x64xbf16> -> <64xbf16>
+  return
+}
+
+// -----
+
+func.func @staged(%o: memref<?x?x?x64xbf16>, %i: index, %x: f32)
+    attributes {flash.kernel, flash.target = #flash.target<"sm_80">, flash.threads = 128 : i64, flash.shared_bytes = 0 : i64} {
+  %v = flash_tile.view %o : memref<?x?x?x64xbf16> -> <64xbf16>
+  %r = flash_tile.ring "o" {offset = 0 : i64} : <1x64x64xbf16>
+  %f = flash_tile.splat %x : f32 -> <64x64xf32>
+  %c = flash_tile.cast %f : <64x64xf32> -> <64x64xbf16>
+  // expected-error @+1 {{storing via shared memory is not built for sm_80}}
+  flash_tile.store %c -> %v[%i, %i, %i] via %r[%i] : !flash_tile.ring<1x64x64xbf16> : <64x64xbf16> -> <64xbf16>
+  return
+}

@@ -115,6 +115,11 @@ func.func private @f() attributes {a = #flash.plan<splits = 4294967296>}
 
 // -----
 
+// expected-error @below {{plan field 'staged_columns' needs an integer from 0 to 2147483647, got -64}}
+func.func private @f() attributes {a = #flash.plan<staged_columns = -64>}
+
+// -----
+
 // expected-error @below {{plan field 'overlap' needs true or false, got 1}}
 func.func private @f() attributes {a = #flash.plan<overlap = 1>}
 

@@ -111,3 +111,18 @@ func.func @f(%v: !flash_tile.view<64xf16>, %i: index, %f: !flash_tile.frag<4x64x
   flash_tile.store %f -> %v[%i, %i, %i] : <4x64xf32> -> <64xf16>
   return
 }
+// -----
+func.func @f(%v: !flash_tile.view<64xf32>, %i: index, %f: !flash_tile.frag<4x64xf32>) {
+  %r = flash_tile.ring "o" : <1x4x128xf32>
+  // expected-error @below {{needs slots of the fragment's rows and element type, no wider than it}}
+  flash_tile.store %f -> %v[%i, %i, %i] via %r[%i] : !flash_tile.ring<1x4x128xf32> : <4x64xf32> -> <64xf32>
+  return
+}
+// -----
+func.func @f(%v: !flash_tile.view<64xf32>, %i: index, %f: !flash_tile.frag<4x64xf32>) {
+  %r = flash_tile.ring "o" : <1x4x64xf32>
+  %t = flash_tile.wait %r[%i] : <1x4x64xf32> -> <4x64xf32>
+  // expected-error @below {{needs a ring that only stores use, its ring has a flash_tile.wait}}
+  flash_tile.store %f -> %v[%i, %i, %i] via %r[%i] : !flash_tile.ring<1x4x64xf32> : <4x64xf32> -> <64xf32>
+  return
+}

@@ -102,6 +102,10 @@ func.func @moving(%m: !mem, %lse: memref<3x4x5xf32>, %b: index, %h: index, %row:
   // CHECK: flash_tile.store %{{.*}} -> %[[V]][%[[B]], %[[H]], %[[ROW]]] col %{{.*}} : <4x32xbf16> -> <64xbf16>
   %y = flash_tile.load %v[%b, %h, %row] : !V -> !flash_tile.frag<4x32xbf16>
   flash_tile.store %y -> %v[%b, %h, %row] col %it : !flash_tile.frag<4x32xbf16> -> !V
+  // CHECK: %[[OR:.*]] = flash_tile.ring "o" : <2x4x16xbf16>
+  // CHECK: flash_tile.store %{{.*}} -> %[[V]][%[[B]], %[[H]], %[[ROW]]] via %[[OR]][%{{.*}}] : !flash_tile.ring<2x4x16xbf16> : <4x32xbf16> -> <64xbf16>
+  %or = flash_tile.ring "o" : !flash_tile.ring<2x4x16xbf16>
+  flash_tile.store %y -> %v[%b, %h, %row] via %or[%it] : !flash_tile.ring<2x4x16xbf16> : !flash_tile.frag<4x32xbf16> -> !V
   return
 }
 
