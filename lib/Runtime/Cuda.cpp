@@ -249,8 +249,10 @@ Outcome encode(TensorMap &map, std::string_view name, const FlashTensor &t,
     const int64_t n = empty && i > 0 ? 1 : dims[i].size;
     sizes[i] = uint64_t(n), box[i] = uint32_t(dims[i].box), steps[i] = 1;
     if (i && n > 1 && dims[i].stride == 0)
-      return invalid(std::string(name) + " repeats itself (a stride is 0), which this kernel's tma "
-                                         "cannot read; compile with transfer gather");
+      return invalid(std::string(name) + " repeats itself (a stride is 0), " +
+                     (name == operandName(Operand::o)
+                          ? "so that rows would be stored over each other; give each its own place"
+                          : "which this kernel's tma cannot read; compile with transfer gather"));
     // A dimension of one is never stepped along; its stride may be anything, so it gets a valid
     // one.
     if (i)

@@ -333,6 +333,7 @@ def moved(name, data=None, stride=None, **sizes):
         (moved(b"v", stride=(3, 2)), "v's last dimension"),
         (moved(b"lse", data=LSE + 2), "lse's address"),
         (moved(b"v", stride=(2, 0)), "v repeats itself"),
+        (moved(b"o", stride=(2, 0)), "o repeats itself.*over each other"),
         (call()[:3], "no o"),
         (call() + [tensor(b"x", Q, (1,))], "'x'"),
         (call(d=64), "q's size 3 \\(64\\)"),
