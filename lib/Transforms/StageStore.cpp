@@ -31,6 +31,8 @@ Reason stage(func::FuncOp kernel, int64_t columns) {
     return "the output is not stored in one place";
   StoreOp store = stores[0];
   auto view = store.getView().getDefiningOp<ViewOp>();
+  if (!view)
+    return "the kernel has no view of where the output is stored";
   if (view.getPartial())
     return "keys are split: parts are stored as they are computed, in f32";
   if (view.hasTables())

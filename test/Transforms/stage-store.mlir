@@ -64,5 +64,11 @@ func.func @packed(%q: !t, %k: memref<?x?x1x8xbf16>, %v: memref<?x?x1x8xbf16>, %o
   return
 }
 
+// CHECK: @elsewhere{{.*}}staged_columns = 0, why = {staged_columns = "the kernel has no view of where the output is stored"}
+func.func @elsewhere(%v: !flash_tile.view<8xf32>, %f: !flash_tile.frag<4x8xf32>, %i: index) attributes {flash.kernel, flash.plan = #flash.plan<staged_columns = 8>} {
+  flash_tile.store %f -> %v[%i, %i, %i] : <4x8xf32> -> <8xf32>
+  return
+}
+
 // CHECK: @none{{.*}}staged_columns = 0, why = {staged_columns = "the output is not stored in one place"}
 func.func @none() attributes {flash.kernel, flash.plan = #flash.plan<staged_columns = 8>} { return }
