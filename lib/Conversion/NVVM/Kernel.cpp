@@ -29,6 +29,14 @@ Value toIndex(ImplicitLocOpBuilder &b, Value value) {
   return b.createOrFold<arith::IndexCastOp>(b.getIndexType(), value);
 }
 Value threadId(ImplicitLocOpBuilder &b) { return NVVM::ThreadIdXOp::create(b, b.getI32Type()); }
+Value freshThreadId(ImplicitLocOpBuilder &b) {
+  return LLVM::InlineAsmOp::create(
+             b, b.getI32Type(), ValueRange{}, "mov.u32 $0, %tid.x;", "=r",
+             /*has_side_effects=*/true, /*is_align_stack=*/false,
+             LLVM::tailcallkind::TailCallKind::None,
+             LLVM::AsmDialectAttr::get(b.getContext(), LLVM::AsmDialect::AD_ATT), ArrayAttr())
+      .getRes();
+}
 Value laneId(ImplicitLocOpBuilder &b) { return arith::AndIOp::create(b, threadId(b), i32(b, 31)); }
 
 static Value shuffle(ImplicitLocOpBuilder &b, Value value, int64_t lane, NVVM::ShflKind kind) {

@@ -102,6 +102,8 @@ mlir::Value sliceOffset(mlir::ImplicitLocOpBuilder &b, tile::SliceOp op, mlir::V
 // Numbers of the executing thread, i32.
 mlir::Value threadId(mlir::ImplicitLocOpBuilder &b);
 mlir::Value laneId(mlir::ImplicitLocOpBuilder &b);
+/// threadId read anew: what follows from it is computed here, not kept in registers over a loop.
+mlir::Value freshThreadId(mlir::ImplicitLocOpBuilder &b);
 mlir::Value i32(mlir::ImplicitLocOpBuilder &b, int64_t value);
 mlir::Value toI32(mlir::ImplicitLocOpBuilder &b, mlir::Value index);
 mlir::Value toIndex(mlir::ImplicitLocOpBuilder &b, mlir::Value i32);

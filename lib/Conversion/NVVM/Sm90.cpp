@@ -617,14 +617,7 @@ void Sm90Emitter::storeStaged(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in)
   const int64_t stored = std::min(panels, panelsOf(view.getView().getType().getShape()[0]));
   Value map = kernel.tensorMap(view, rows);
   Value slot = toI32(b, remainder(IrInt(b, in.getIt()), ring.getType().getShape()[0]).get());
-  // Read anew, or all that follows from it is kept in registers over the loop.
-  Value thread =
-      LLVM::InlineAsmOp::create(b, b.getI32Type(), ValueRange{}, "mov.u32 $0, %tid.x;", "=r",
-                                /*has_side_effects=*/true, /*is_align_stack=*/false,
-                                LLVM::tailcallkind::TailCallKind::None,
-                                LLVM::AsmDialectAttr::get(b.getContext(), LLVM::AsmDialect::AD_ATT),
-                                ArrayAttr())
-          .getRes();
+  Value thread = freshThreadId(b);
   Value first = firstRowOfWarp(b, kernel, slotRows, thread);
   Value offset = arith::AddIOp::create(b, slotOffset(b, ring, slot),
                                        arith::MulIOp::create(b, first, i32(b, panelRowBytes)));
