@@ -8,6 +8,7 @@
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
+#include "llvm/ADT/STLExtras.h"
 
 using namespace flash;
 
@@ -31,7 +32,8 @@ public:
       return failed(request);
     PipelineOptions options;
     options.target = std::string(schedule::targetName(request.problem.target));
-    setPasses(options, request.passes);
+    if (mlir::failed(options.parseFromString(optionsText(request.passes), llvm::nulls())))
+      return internal("the pipelines lack a pass of " + optionsText(request.passes));
     mlir::PassManager pm(&context);
     if (request.problem.target == schedule::Target::cpu)
       buildFlashToCPU(pm, options);
@@ -61,23 +63,13 @@ private:
     }();
     return all;
   }
-  static void setPasses(PipelineOptions &options, const std::map<std::string, bool> &passes) {
-    auto set = [&](const char *name, auto &option) {
-      if (auto at = passes.find(name); at != passes.end())
-        option = at->second;
-    };
-    set("split_kv", options.splitKV);
-    set("order_work", options.orderWork);
-    set("skip_blocks", options.skipBlocks);
-    set("pipeline_loads", options.pipelineLoads);
-    set("split_roles", options.splitRoles);
-    set("exact_counts", options.exactCounts);
-    set("overlap_softmax", options.overlapSoftmax);
-    set("hold_q", options.holdQ);
-    set("ping_pong", options.pingPong);
-    set("defer_max", options.deferMax);
-    set("multicast", options.multicast);
-    set("stage_store", options.stageStore);
+  /// The passes as the pipelines' options spell them.
+  static std::string optionsText(const std::map<std::string, bool> &passes) {
+    std::string text;
+    for (const auto &[name, on] : passes)
+      text += name + (on ? "=true " : "=false ");
+    llvm::replace(text, '_', '-');
+    return text;
   }
   std::string said;
 };

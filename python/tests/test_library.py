@@ -1,8 +1,10 @@
 """The C API by itself: misuse, silence, load time."""
 import ctypes
 import gzip
+import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -38,6 +40,18 @@ def test_problems_that_are_none(problem, words):
         lib.call("flash_key", problem)
     with pytest.raises(ValueError, match=words):
         compile_problem(problem)
+
+
+def test_passes_are_switched_off_by_the_names_that_the_sentence_lists():
+    def ptx(**passes):
+        return compile_problem(json.dumps(dict(target="sm_90a", element="bf16", head_size=64, causal=True, passes=passes)).encode()).text("ptx")
+
+    with pytest.raises(ValueError, match="expected passes to name") as refused:
+        ptx(odd=False)
+    names = re.search("to name (.*), got", str(refused.value))[1].split(", ")
+    whole = ptx()
+    assert len(names) > 5 and ptx(**dict.fromkeys(names, True)) == whole
+    assert ptx(**dict.fromkeys(names, False)) != whole != ptx(skip_blocks=False)
 
 
 def serving(**tensors):
