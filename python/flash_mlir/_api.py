@@ -260,7 +260,7 @@ def _make_call(arrays, problem, scale, cap, given, out):
     q, k, v = arrays
     problem, max_q, max_k = problem
     o_shape = q.shape[:-1] + v.shape[-1:]
-    lse_shape = (*q.shape[:-3], q.shape[-2], q.shape[-3])
+    lse_shape = _lse_shape(q.shape)
     operands = [(a.name.encode(), a.shape, a.strides) for a in arrays]
     o = (o_shape, _row_major(o_shape)) if out is None else (o_shape, Array("out", out).strides)
     operands += [(b"o", *o), (b"lse", lse_shape, _row_major(lse_shape))]
@@ -318,9 +318,13 @@ def attention_backward(do, q, k, v, o, lse, *, causal=False, window=(-1, -1), at
     raise NotImplementedError("this version has no kernel for the backward of attention")
 
 
+def _lse_shape(o_shape):
+    """[B, H, S] (or [H, S] packed) of [B, S, H, Dv]."""
+    return (*o_shape[:-3], o_shape[-2], o_shape[-3])
+
+
 def _check_lse(name, lse, o):
-    """lse [B, H, S] (or [H, S] packed) of an o [B, S, H, Dv]."""
-    shape = o.shape[:-3] + (o.shape[-2], o.shape[-3])
+    shape = _lse_shape(o.shape)
     if (a := _check.operand(name, lse, len(shape), ("f32",), (o.name, o.place))).shape != shape:
         raise ValueError(f"expected {name}'s shape {list(a.shape)} to be {list(shape)}")
 
@@ -347,7 +351,7 @@ def merge(o1, lse1, o2, lse2, *, target=None):
                               packed_q=len(a.shape) == 3))
     _cache.key(problem)
     _meets(target, a)
-    lse_shape = (*a.shape[:-3], a.shape[-2], a.shape[-3])
+    lse_shape = _lse_shape(a.shape)
     shapes = ((b"o_partial", (2, *a.shape)), (b"lse_partial", (2, *lse_shape)), (b"o", a.shape), (b"lse", lse_shape))
     call = Call(_cache.program(problem), [(name, shape, _row_major(shape)) for name, shape in shapes], a, a.shape, lse_shape, Scalars())
     o, lse = empty(o1, a.shape), empty(o1, lse_shape, float32=True)
