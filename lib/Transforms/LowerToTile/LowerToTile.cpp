@@ -68,8 +68,6 @@ struct LowerToTile : flash::impl::FlashLowerToTileBase<LowerToTile> {
       if (op.getPlanAttr().getFlag("pack_gqa").value_or(false) &&
           (ShapedType::isDynamic(heads(op.getQ())) || ShapedType::isDynamic(heads(op.getK())) || heads(op.getK()) == 0))
         return op.emitOpError("expected q's and k's heads to be known when compiling, as pack_gqa makes rows of them");
-      if (!combines.empty() && op.getTarget() && schedule::machineOf(op.getTarget()->target()).kernelsOverlap)
-        kernel->func->setAttr("flash.leads", kernel->b.getUnitAttr());
       buildAttention(*kernel, op);
     }
     for (CombineOp op : combines) {
