@@ -38,6 +38,10 @@ Tile tileOf(const Plan &plan) {
           plan.deferMax};
 }
 
+bool streamsKeys(const Plan &plan, Target target) {
+  return machineOf(target).roles && plan.consumers == 1;
+}
+
 std::vector<RingNeed> ringsOf(const Plan &plan, ElementType element) {
   auto slot = [&](int64_t rows, int64_t columns) {
     return tileBytes(rows, columns, elementBytes(element));
@@ -222,12 +226,13 @@ static int64_t plannedSplits(const Plan &plan, const Problem &problem) {
                              ? reachableKeyTiles(problem.lenK, left, right, plan.tileM, plan.tileN)
                              : ceilDiv(problem.lenK, plan.tileN);
   const int64_t tiles = packedTiles(plan, problem).value_or(problem.batch * mTiles);
-  return numSplits({.tiles = heads * tiles,
-                    .mTiles = mTiles,
-                    .nTiles = nTiles,
-                    .kvHeadBytes = bytes,
-                    .sms = smsOf(problem),
-                    .causalOrLocal = plan.mask.kind != MaskKind::dense});
+  const SplitQuestion question{.tiles = heads * tiles,
+                               .mTiles = mTiles,
+                               .nTiles = nTiles,
+                               .kvHeadBytes = bytes,
+                               .sms = smsOf(problem),
+                               .causalOrLocal = plan.mask.kind != MaskKind::dense};
+  return streamsKeys(plan, problem.target) ? streamedSplits(question) : numSplits(question);
 }
 
 static std::optional<Refusal> chooseSplits(Plan &plan, const Problem &problem,
@@ -243,8 +248,10 @@ static std::optional<Refusal> chooseSplits(Plan &plan, const Problem &problem,
   } else {
     plan.splits = plannedSplits(plan, problem);
     plan.splitsAtLaunch = plan.splits > 1;
-    plan.reasons.splits = plan.splits > 1 ? "tiles alone leave SMs idle"
-                                          : "tiles fill the SMs, or keys are too few to split";
+    plan.reasons.splits = plan.splits == 1 ? "tiles fill the SMs, or keys are too few to split"
+                          : streamsKeys(plan, problem.target)
+                              ? "reading keys takes all time: the fewest key tiles a block and wave"
+                              : "tiles alone leave SMs idle";
   }
   return std::nullopt;
 }

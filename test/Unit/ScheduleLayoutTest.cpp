@@ -56,6 +56,26 @@ TEST(Splits, WorkedExamples) {
                        .sms = 108,
                        .causalOrLocal = false}),
             1);
+  // Where keys stream: one wave as full as can be, but no parts that rounding leaves as long.
+  auto streamed = [](int64_t tiles, int64_t nTiles) {
+    return streamedSplits({.tiles = tiles,
+                           .mTiles = 1,
+                           .nTiles = nTiles,
+                           .kvHeadBytes = 0,
+                           .sms = 132,
+                           .causalOrLocal = false});
+  };
+  EXPECT_EQ(streamed(8, 32), 16); // 2 key tiles each; 11 to 15 parts would have 3
+  EXPECT_EQ(streamed(8, 33), 11);
+  EXPECT_EQ(streamed(8, 1024), 16);
+  EXPECT_EQ(streamed(32, 128), 4);
+  EXPECT_EQ(streamed(72, 128), 5);   // three waves of 26 instead of one of 128 on half the machine
+  EXPECT_EQ(streamed(144, 128), 8);  // nine waves of 16 instead of two of 128
+  EXPECT_EQ(streamed(128, 1024), 1); // busy enough
+  EXPECT_EQ(streamed(512, 1024), 1);
+  EXPECT_EQ(streamed(1, 4), 1);
+  EXPECT_EQ(streamed(1, 1 << 20), defaultMaxSplits);
+  EXPECT_EQ(streamed(0, 64), 1);
   // A window bounds what one query tile can load, and with it the splits.
   EXPECT_EQ(reachableKeyTiles(100000, 128, 0, 64, 64), 4);
   EXPECT_EQ(reachableKeyTiles(100, 128, 0, 64, 64), 2);

@@ -280,6 +280,20 @@ TEST(Plan, EachLaunchHasItsOwnSplits) {
   EXPECT_EQ(splitsOf(fixed, decode), 3);
 }
 
+TEST(Plan, FewRowsStreamKeysOnHopper) {
+  Problem decode = problem(Target::sm90);
+  decode.batch = 1, decode.heads = 32, decode.kvHeads = 8, decode.lenQ = 1, decode.lenK = 4096;
+  const Plan plan = planned(decode);
+  EXPECT_TRUE(streamsKeys(plan, Target::sm90));
+  EXPECT_EQ(plan.splits, 16); // 8 tiles on 132 SMs, 32 key tiles
+  EXPECT_EQ(plan.reasons.splits,
+            "reading keys takes all time: the fewest key tiles a block and wave");
+  decode.target = Target::sm80; // several blocks share a multiprocessor
+  EXPECT_FALSE(streamsKeys(planned(decode), Target::sm80));
+  EXPECT_FALSE(streamsKeys(planned(problem(Target::cpu)), Target::cpu));
+  EXPECT_FALSE(streamsKeys(planned(problem(Target::sm90)), Target::sm90));
+}
+
 TEST(Plan, ATileOfTheCombineFillsWarps) {
   for (int64_t headSizeV = 8; headSizeV <= 256; headSizeV += 8) {
     const int64_t threads = combineRows(headSizeV) * headSizeV / combineColumns;

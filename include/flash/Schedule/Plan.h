@@ -147,6 +147,10 @@ std::optional<std::string> whyNot(const Plan &plan, const Problem &problem);
 /// keys that are redone, and the output where it is staged.
 std::vector<RingNeed> ringsOf(const Plan &plan, ElementType element);
 
+/// Whether tiles have so few rows that reading keys and values takes all time, each by a block that
+/// fills a multiprocessor.
+bool streamsKeys(const Plan &plan, Target target);
+
 /// The plan's tile as the tile table would hold it.
 Tile tileOf(const Plan &plan);
 

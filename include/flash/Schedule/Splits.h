@@ -22,6 +22,10 @@ struct SplitQuestion {
 /// The smallest number of splits that fills the machine nearly as well as any (at least 1).
 int64_t numSplits(const SplitQuestion &question);
 
+/// The same where memory alone takes time, and a block fills a multiprocessor (`streamsKeys`): the
+/// number of splits with the least waves of blocks times the key tiles of each.
+int64_t streamedSplits(const SplitQuestion &question);
+
 /// Neighbouring f32 columns of a row that a thread of the combine has: 16 bytes.
 inline constexpr int64_t combineColumns = 4;
 
