@@ -234,6 +234,8 @@ def test_packed_heads_are_rows_of_a_box(fake):
     assert (p["rows"], p["group"], m.rank, m.address) == (64, 4, 5, Q)
     assert list(m.sizes) == [128, 4, 5, 2, 2] and list(m.box) == [64, 4, 16, 1, 1]
     assert list(m.strides[:4]) == [2 * 128, 2 * 8 * 128, 2 * 4 * 128, 2 * 5 * 8 * 128]
+    # So few rows stream their keys, of which the L2 cache fetches no more than is asked for.
+    assert {p["arg"]: fake.map[value].promotion for p, value in parameters if p["kind"] == "tensor_map"} == {"q": 3, "k": 0, "v": 0}
 
 
 def test_packed_rows_have_maps_without_a_batch_and_values_smaller_boxes(fake):
