@@ -3,7 +3,7 @@
 
     python3 benchmarks/serving.py [--suite decode,pages,packed] [--only TEXT] [--json [FILE]]
 
-decode: one query row, 32 heads on 8 KV heads of 128, bf16. GB/s of K and V; where they exceed 256 MB the bar is the bandwidth of a
+decode: one query row, 32 heads on 8 KV heads of 128, bf16. GB/s of K and V; where they exceed 256 MiB the bar is the bandwidth of a
 device-to-device copy (read and written bytes of this run), elsewhere the better of cuDNN and FlashAttention-2. pages: the same cache in
 pages, against contiguous. packed: sequences of different lengths, against as many of one length and of the same work. Kernels of a row
 are timed in turn after 100 ms of warm-up each, with the L2 cache flushed before every launch; medians of CUDA events.
@@ -21,7 +21,7 @@ import flash_mlir
 from flash_mlir import _timing
 
 HEADS, KV_HEADS, SIZE, BYTES = 32, 8, 128, 2
-LARGE = 256e6  # bytes of K and V from which the memory's bandwidth is the bar
+LARGE = 256 << 20  # bytes of K and V above which the memory's bandwidth is the bar
 MOST = 40e9
 # suite, name, which rows, what their ratios must reach: the least of them, or (False) their geometric mean
 LEAST = [
