@@ -5,8 +5,10 @@ warm-up of each, with the L2 cache flushed before every launch.
 """
 import math
 import statistics
+import time
 
 FLUSH_BYTES = 256 << 20
+CYCLES_A_MS = 2_000_000  # at the fastest clock of today's cards
 ALLOWED = 1.2e-2  # relative L2 distance of two 16-bit results
 
 
@@ -46,19 +48,30 @@ def measure(calls, flush, warm_up_ms=200, rounds_ms=600, rounds=(15, 40)):
     """Median milliseconds of each call (functions without arguments).
 
     As many rounds as take rounds_ms, within `rounds`. Nothing waits between launches: the host must stay ahead of the GPU, or its
-    own time would count."""
+    own time would count. Where calls are so short that it might not, the GPU sleeps before each round until the host has queued it."""
     import torch
 
-    once = []
+    once, host = [], 0.0
     for call in calls:
         call()
-        once.append(max(min(_times(torch, [_queue(torch, call, flush) for _ in range(3)])), 1e-3))
+        torch.cuda.synchronize()
+        events, at = [], [time.perf_counter()]
+        for _ in range(3):
+            events.append(_queue(torch, call, flush))
+            at.append(time.perf_counter())
+        host += min(b - a for a, b in zip(at, at[1:])) * 1e3
+        once.append(max(min(_times(torch, events)), 1e-3))
+    asleep_ms = 2 * host if 2 * host > sum(once) else 0  # twice: the host's time varies
     for at in range(math.ceil(warm_up_ms / min(once))):
         for call, ms in zip(calls, once):
             if at * ms < warm_up_ms:
                 _queue(torch, call, flush)
     torch.cuda.synchronize()
     count = min(max(round(rounds_ms / sum(once)), rounds[0]), rounds[1])
-    events = [_queue(torch, call, flush) for _ in range(count) for call in calls]
+    events = []
+    for _ in range(count):
+        if asleep_ms:
+            torch.cuda._sleep(round(asleep_ms * CYCLES_A_MS))
+        events += [_queue(torch, call, flush) for call in calls]
     times = _times(torch, events)
     return [statistics.median(times[at :: len(calls)]) for at in range(len(calls))]
