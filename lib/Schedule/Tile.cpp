@@ -113,8 +113,8 @@ static constexpr Tile inTurn(Tile tile) {
   return tile;
 }
 
-/// Where a warp has 16 rows anyway: two blocks of 64 rows a multiprocessor, of which one copies while
-/// the other computes, so that one slot of keys will do.
+/// Where a warp has 16 rows anyway: two blocks of 64 rows a multiprocessor, of which one copies
+/// while the other computes, so that one slot of keys will do.
 static constexpr Tile twoBlocksOnSm8x(int64_t n, std::string_view reason) {
   Tile tile = inTurn(onSm8x(n, 1, 1, true, true, reason));
   tile.tileM = 64;
@@ -181,6 +181,13 @@ static constexpr TileRow rows[] = {
      onSm90(128, 64, 2,
             "measured 5 % over a tile of 80, which leaves no shared memory to redo rows")},
 
+    // Looking rows up needs registers too.
+    {"sm80-64-tables", Target::sm80, 64, 0, 64, true, false, false,
+     inTurn(onSm8x(64, 2, 1, false, true, "fewer fragments spare registers to look rows up")),
+     unlimited, true},
+    {"sm80-128-tables", Target::sm80, 128, 97, 128, true, true, false,
+     onSm8x(32, 2, 1, false, false, "fewer keys spare registers to look rows up"), unlimited, true},
+
     {"sm80-64-local", Target::sm80, 64, 0, 64, false, false, true,
      onSm8x(32, 2, 1, true, false, "with wider tiles the runs of a window spill")},
     {"sm80-64-causal", Target::sm80, 64, 0, 64, false, true, false,
@@ -207,6 +214,10 @@ static constexpr TileRow rows[] = {
      twoBlocksOnSm8x(32, "measured 6 to 15 % over 128 rows by eight warps")},
     {"sm80-256", Target::sm80, 256, 0, 256, true, false, false,
      onSm8x(32, 2, 2, true, true, "measured 19 % over Q in shared memory")},
+
+    {"sm86-64-tables", Target::sm86, 64, 0, 64, true, false, false,
+     onSm8x(48, 2, 1, false, true, "Q in shared memory spares registers to look rows up"),
+     unlimited, true},
 
     {"sm86-64-local", Target::sm86, 64, 0, 64, false, false, true,
      onSm8x(32, 2, 1, true, false, "with wider tiles the runs of a window spill")},

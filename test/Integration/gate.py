@@ -71,9 +71,19 @@ def cases():
             yield d, dv, "causal", "f16", ("softcap", "sink"), target
             yield d, dv, "local", "bf16", ("softcap", "sink"), target
             yield d, dv, "dense", "bf16", ("splits = 3",), target
+            if target != "sm_89":  # it has the tiles of sm_86
+                for case in serving_cases(d, dv):
+                    yield *case, target
     for mask in ("dense", "causal"):
         for d, structure in SM80_STRUCTURES:
             yield d, d, mask, "bf16", (structure,), "sm_80"
+
+
+def serving_cases(d, dv):
+    for option in SERVING:
+        yield d, dv, "causal", "bf16", (option,)
+        yield d, dv, "dense", "bf16", (option, "1 query")
+    yield d, dv, "local", "bf16", ("packed",)
 
 
 def sm90_cases():
@@ -88,10 +98,7 @@ def sm90_cases():
         yield d, dv, "dense", "bf16", ("splits = 3",)
         yield d, dv, "causal", "f16", ("splits = 3", "softcap", "sink")
         yield d, dv, "dense", "bf16", ("1 query", "splits = 3")
-        for option in SERVING:
-            yield d, dv, "causal", "bf16", (option,)
-            yield d, dv, "dense", "bf16", (option, "1 query")
-        yield d, dv, "local", "bf16", ("packed",)
+        yield from serving_cases(d, dv)
     for mask in ("dense", "causal", "local"):
         for d, structure in STRUCTURES:
             yield d, d, mask, "bf16", (structure,)
