@@ -25,6 +25,9 @@
  *   merge        whether the problem is not attention but the join of its parts: o_partial [n, B, Sq, Hq, Dv] and
  *                lse_partial [n, B, Hq, Sq] of f32 become o and lse; of the other fields only target, element,
  *                head_size_v and packed_q (no batch, Sq is the total) count
+ *   backward     whether the problem is attention's gradients: o and lse are inputs and so is do, of o's shape; dq, dk
+ *                and dv become what q, k and v are multiplied by, dsink [Hq] (f32) where there is a sink
+ *   deterministic  of gradients: whether two runs must give the same bits (attention's always are)
  *   num_splits   0 or left out: the planner's choice;  pack_gqa: left out: the planner's choice
  *   sms          multiprocessors, or worker threads of the CPU; left out: the machine table's
  *   transfer     how a GPU reads k and v: "tma" (the default), or "gather", which any strides will do

@@ -120,7 +120,7 @@ def ViewOp : Tile_Op<"view", "any", [Pure, AttrSizedOperandSegments]> {
     | view | memref |
     | --- | --- |
     | `cols` > 1 | `B x S x H x cols`, row r of (b, h) is `[b, r, h]`; `S x H x cols` where all is one batch: `[r, h]` |
-    | `cols` = 1 | `B x H x S`, row r of (b, h) is `[b, h, r]`; `H x S`: `[h, r]` |
+    | `cols` = 1 | `B x H x S`, row r of (b, h) is `[b, h, r]`; `H x S`: `[h, r]`; `S`: `[r]` |
     | `partial` | the same with a leading dimension of n splits; head h, split s is addressed as head `h * n + s` |
 
     Tables (i32, contiguous) change which row that is, and how many there are. In the order in which they apply to row r of b:
@@ -134,6 +134,10 @@ def ViewOp : Tile_Op<"view", "any", [Pure, AttrSizedOperandSegments]> {
     | cu_seqlens, without a batch | r + cu_seqlens[b'] | cu_seqlens[b' + 1] - cu_seqlens[b'] instead of S |
     | page_table, with seqused | `[page_table[b', r / S], r mod S]`, the memref being `pages x S x H x cols` | |
 
+    With `padded = n` a sequence's rows fill whole tiles of n: they are as many as a multiple of n holds, and with
+    cu_seqlens begin at row `n * (cu_seqlens[b] / n + b)` of the memref. So nothing that is written tile by tile
+    touches a neighbour's.
+
     `group = g` packs query heads: row r of head h is query r / g of head h * g + r % g. Rows outside the length
     read as zero, whatever lies there, and are never written, and so are columns past `cols` of a wider tile.
   }];
@@ -144,7 +148,8 @@ def ViewOp : Tile_Op<"view", "any", [Pure, AttrSizedOperandSegments]> {
         : memref<?x16x4x64xf32> -> <64xf32>}];
   let arguments = (ins AnyMemRef:$source, Optional<Rows>:$cu_seqlens, Optional<Rows>:$seqused, Optional<Index>:$appended,
                        Optional<Pages>:$page_table, Optional<Rows>:$batch_idx, Optional<Rows>:$leftpad,
-                       DefaultValuedAttr<I64Attr, "1">:$group, UnitAttr:$partial);
+                       DefaultValuedAttr<I64Attr, "1">:$group, UnitAttr:$partial,
+                       DefaultValuedAttr<I64Attr, "1">:$padded);
   let results = (outs ViewType:$view);
   let assemblyFormat = [{ $source (`cu_seqlens` `(` $cu_seqlens^ `:` type($cu_seqlens) `)`)?
     (`seqused` `(` $seqused^ `:` type($seqused) `)`)? (`appended` $appended^)?
@@ -157,7 +162,9 @@ def ViewOp : Tile_Op<"view", "any", [Pure, AttrSizedOperandSegments]> {
     bool hasBatch() {
       return ::llvm::cast<::mlir::MemRefType>(getSource().getType()).getRank() == (isColumn() ? 3 : 4) + getPartial();
     }
-    unsigned rowDim() { return getPartial() + hasBatch() + (isColumn() ? 1 : 0); }
+    /// Whether the memref is one column, of no head.
+    bool isBare() { return ::llvm::cast<::mlir::MemRefType>(getSource().getType()).getRank() == 1; }
+    unsigned rowDim() { return isBare() ? 0 : getPartial() + hasBatch() + (isColumn() ? 1 : 0); }
     /// Whether a table says what the memref's shape says without.
     bool hasTables() { return (*this)->getNumOperands() > 1; }
   }];
@@ -199,13 +206,16 @@ def BlockRangeOp : Tile_Op<"block_range", "any", [Pure]> {
     needed: it pays for the ragged end), `inner` fully visible ones, `left` masked ones, then `sink` blocks
     downwards from `sink - 1`. Evaluated for `split` of `splits`. With `every_row`,
     the right run goes on until each row that sees a key has seen one in it. Expanded late, from the planner's own formula.
+
+    With `queries` rows are keys and blocks are queries: which queries see the keys [row0, row0 + rows). The right run is
+    masked for the ends of sequences and windows and may be empty, the left one is the diagonal's; sink is 0.
   }];
   let example = [{%end, %right, %inner, %left, %sink = flash_tile.block_range by <causal> rows[%row0, 128] block 64
         lengths(%lq, %lk) split(%s, %n)}];
   let arguments = (ins Index:$row0, Index:$len_q, Index:$len_k, Index:$split, Index:$splits, I64Attr:$rows, I64Attr:$block,
-                       Tile_MaskAttr:$mask, DefaultValuedAttr<I64Attr, "1">:$group, UnitAttr:$every_row);
+                       Tile_MaskAttr:$mask, DefaultValuedAttr<I64Attr, "1">:$group, UnitAttr:$every_row, UnitAttr:$queries);
   let results = (outs Index:$end, Index:$right, Index:$inner, Index:$left, Index:$sink);
-  let assemblyFormat = [{ `by` $mask `rows` `[` $row0 `,` $rows `]` `block` $block `lengths` `(` $len_q `,` $len_k `)`
+  let assemblyFormat = [{ (`queries` $queries^)? `by` $mask `rows` `[` $row0 `,` $rows `]` `block` $block `lengths` `(` $len_q `,` $len_k `)`
     `split` `(` $split `,` $splits `)` attr-dict }];
   let hasVerifier = 1;
 }
@@ -292,10 +302,22 @@ def FillOp : Tile_Op<"fill", "copy"> {
   let meaning = [{
     Waits until the slot's previous ordinal is released, then copies rows [row, row + rows) x [0, cols), zeros
     outside the length. Visible only through `wait` of the same ordinal. The ordinals of one slot come without gaps.
+    A view of one column fills a slot of one row: row r as its column r - row.
   }];
   let example = "flash_tile.fill %v[%b, %h, %row] -> %k[%it] : <64xbf16> -> <2x128x64xbf16>";
   let arguments = (ins ViewType:$view, Index:$batch, Index:$head, Index:$row, RingType:$ring, Index:$it);
   let assemblyFormat = "$view `[` $batch `,` $head `,` $row `]` `->` $ring `[` $it `]` attr-dict `:` type($view) `->` type($ring)";
+  let hasVerifier = 1;
+}
+def WriteOp : Tile_Op<"write", "vector"> {
+  let summary = "a fragment into rows [row, ...) of ring[it]";
+  let meaning = [{
+    A fill by this instance: it waits until the slot's previous ordinal is released, and `wait` of the ordinal sees what
+    all `writers` have written.
+  }];
+  let example = "flash_tile.write %ds -> %r[%it] row %c64 : <64x128xbf16> -> <1x128x128xbf16>";
+  let arguments = (ins FragType:$value, RingType:$ring, Index:$it, Optional<Index>:$row);
+  let assemblyFormat = "$value `->` $ring `[` $it `]` (`row` $row^)? attr-dict `:` type($value) `->` type($ring)";
   let hasVerifier = 1;
 }
 def WaitOp : Tile_Op<"wait", "any"> {
@@ -346,13 +368,21 @@ def StoreOp : Tile_Op<"store", "vector", [AttrSizedOperandSegments]> {
     With `via %ring[it]` the values go through slot `it` of the ring, as many columns at once as it has: the copy from
     there to the view runs on beside what follows, and the next store through the slot waits until the copy has read it.
     Such a ring has no barriers, each of its slots is one instance's own, and only stores use it.
+
+    With `sum` it is added to what is there, in f32; other blocks may add to the same rows at the same time. With
+    `turn(%turns[%place] is %turn)` it waits until that element of turns is `turn`, and makes it one more when it has
+    added: so that a row's sum has an order. Blocks must take the work in an order in which no one waits for work behind
+    its own.
   }];
   let example = [{flash_tile.store %o -> %v[%b, %h, %row] col %c256 : <64x256xbf16> -> <512xbf16>
-    flash_tile.store %o -> %v[%b, %h, %row] via %r[%w] : !flash_tile.ring<2x64x64xbf16> : <64x256xbf16> -> <256xbf16>}];
+    flash_tile.store %o -> %v[%b, %h, %row] via %r[%w] : !flash_tile.ring<2x64x64xbf16> : <64x256xbf16> -> <256xbf16>
+    flash_tile.store sum %dq -> %acc[%b, %h, %row] turn(%turns[%i] is %n : memref<?xi32>) : <64x128xf32> -> <128xf32>}];
   let arguments = (ins FragType:$value, ViewType:$view, Index:$batch, Index:$head, Index:$row, Optional<Index>:$col,
-                       Optional<RingType>:$ring, Optional<Index>:$it);
-  let assemblyFormat = [{ $value `->` $view `[` $batch `,` $head `,` $row `]` (`col` $col^)?
-    (`via` $ring^ `[` $it `]` `:` type($ring))? attr-dict `:` type($value) `->` type($view) }];
+                       Optional<RingType>:$ring, Optional<Index>:$it, Optional<Rows>:$turns, Optional<Index>:$place,
+                       Optional<Index>:$turn, UnitAttr:$sum);
+  let assemblyFormat = [{ (`sum` $sum^)? $value `->` $view `[` $batch `,` $head `,` $row `]` (`col` $col^)?
+    (`via` $ring^ `[` $it `]` `:` type($ring))? (`turn` `(` $turns^ `[` $place `]` `is` $turn `:` type($turns) `)`)?
+    attr-dict `:` type($value) `->` type($view) }];
   let builders = [OpBuilder<(ins "::mlir::Value":$value, "::mlir::Value":$view, "::mlir::Value":$batch, "::mlir::Value":$head,
                                  "::mlir::Value":$row)>];
   let hasVerifier = 1;
@@ -365,13 +395,15 @@ def StoreOp : Tile_Op<"store", "vector", [AttrSizedOperandSegments]> {
 def MmaOp : Tile_Op<"mma", "tensor"> {
   let summary = "starts acc + a * b in f32; results are in flight, in issue order";
   let meaning = [{
-    a: tile or fragment, rows x k. b: tile, k x cols, or with `trans` cols x k. Without acc: zero. acc is consumed.
+    a: tile or fragment, rows x k; or with `trans` a tile, k x rows. b: tile, k x cols, or with `trans` cols x k. Without
+    acc: zero. acc is consumed.
   }];
   let example = [{%s = flash_tile.mma %q, %k trans : !flash_tile.tile<64x128xbf16>, <128x128xbf16> -> <64x128xf32>
     %o = flash_tile.mma %p, %v acc %o0 : !flash_tile.frag<64x128xf32> : !flash_tile.frag<64x128xbf16>, <128x128xbf16> -> <64x128xf32>}];
-  let arguments = (ins AnyTypeOf<[TileType, FragType]>:$a, TileType:$b, Optional<FragType>:$acc, UnitAttr:$trans_b);
+  let arguments = (ins AnyTypeOf<[TileType, FragType]>:$a, TileType:$b, Optional<FragType>:$acc, UnitAttr:$trans_b,
+                       UnitAttr:$trans_a);
   let results = (outs FlightType:$result);
-  let assemblyFormat = [{ $a `,` $b (`trans` $trans_b^)? (`acc` $acc^ `:` type($acc))? attr-dict
+  let assemblyFormat = [{ $a (`trans` $trans_a^)? `,` $b (`trans` $trans_b^)? (`acc` $acc^ `:` type($acc))? attr-dict
     `:` type($a) `,` type($b) `->` type($result) }];
   let hasVerifier = 1;
 }
@@ -418,7 +450,7 @@ def CastOp : Tile_Op<"cast", "vector", [Pure]> {
   let hasVerifier = 1;
 }
 def MapOp : Tile_Op<"map", "vector"> {
-  let summary = "an elementwise function of fragments; Mx1 operands broadcast along their row";
+  let summary = "an elementwise function of fragments; Mx1 operands broadcast along rows, 1xN along columns";
   let meaning = [{
     The region takes one scalar an operand and yields one; it holds only side-effect-free arith and math ops.
   }];
@@ -434,18 +466,27 @@ def MapOp : Tile_Op<"map", "vector"> {
   let assemblyFormat = "$inputs attr-dict-with-keyword `:` type($inputs) `->` type($result) $body";
   let hasRegionVerifier = 1;
 }
+def SumOp : Tile_Op<"sum", "vector", [Pure]> {
+  let summary = "sums of rows, or of all";
+  let example = "%d = flash_tile.sum %x : <64x128xf32> -> <64x1xf32>";
+  let arguments = (ins FragType:$value);
+  let results = (outs FragType:$result);
+  let assemblyFormat = "$value attr-dict `:` type($value) `->` type($result)";
+  let hasVerifier = 1;
+}
 def MaskOp : Tile_Op<"mask", "vector", [Pure, AllTypesMatch<["value", "result"]>]> {
   let summary = "scores of invisible pairs become the mask value";
   let meaning = [{
     Element (r, c) belongs to query (row0 + r) / group and key col0 + c. The mask value is -2^100, so that
-    x - x is 0 and no NaN guard is needed.
+    x - x is 0 and no NaN guard is needed. With `trans` it belongs to key row0 + r and query col0 + c, and queries from
+    the length on see nothing.
   }];
   let example = "%sm = flash_tile.mask %s by <causal> at[%row0, %col0] lengths(%lq, %lk) : <64x128xf32>";
   let arguments = (ins FragType:$value, Index:$row0, Index:$col0, Index:$len_q, Index:$len_k, Tile_MaskAttr:$mask,
-                       DefaultValuedAttr<I64Attr, "1">:$group);
+                       DefaultValuedAttr<I64Attr, "1">:$group, UnitAttr:$trans);
   let results = (outs FragType:$result);
   let assemblyFormat = [{ $value `by` $mask `at` `[` $row0 `,` $col0 `]` `lengths` `(` $len_q `,` $len_k `)`
-    attr-dict `:` type($value) }];
+    (`trans` $trans^)? attr-dict `:` type($value) }];
   let hasVerifier = 1;
 }
 def SoftmaxStepOp : Tile_Op<"softmax_step", "vector",

@@ -110,14 +110,15 @@ static LogicalResult hasGroup(Operation *op, int64_t group) {
 }
 void ViewOp::build(OpBuilder &builder, OperationState &state, Type view, Value source,
                    int64_t group, bool partial) {
-  build(builder, state, view, source, Value(), Value(), Value(), Value(), Value(), Value(),
-        builder.getI64IntegerAttr(group), partial ? builder.getUnitAttr() : UnitAttr());
+  build(builder, state, view, source, Value(), Value(), Value(), Value(), Value(), Value(), group,
+        partial, /*padded=*/1);
 }
 LogicalResult ViewOp::verify() {
   auto memref = cast<MemRefType>(getSource().getType());
   int64_t cols = getView().getType().getShape()[0];
   int64_t rank = (cols > 1 ? 4 : 3) + getPartial();
-  if (memref.getRank() != rank && memref.getRank() != rank - 1)
+  const bool bare = isBare() && cols == 1 && !getPartial();
+  if (!bare && memref.getRank() != rank && memref.getRank() != rank - 1)
     return emitOpError() << "needs a memref of rank " << rank << " for " << getView().getType()
                          << (getPartial() ? " of partials" : "") << ", or " << rank - 1
                          << " where all is one batch, has " << memref;
@@ -142,6 +143,9 @@ LogicalResult ViewOp::verify() {
     return emitOpError() << "needs a memref of pages x page size x heads x columns for "
                             "page_table, has "
                          << memref;
+  if (static_cast<int64_t>(getPadded()) < 1)
+    return emitOpError() << "needs rows padded to a positive number, has "
+                         << static_cast<int64_t>(getPadded());
   if (getBatchIdx() && !hasBatch() && !getCuSeqlens())
     return emitOpError() << "needs several sequences for batch_idx, has " << memref;
   return hasGroup(*this, getGroup());
@@ -165,6 +169,8 @@ bool RingOp::isStaging() {
 LogicalResult BlockRangeOp::verify() {
   if (static_cast<int64_t>(getRows()) < 1 || static_cast<int64_t>(getBlock()) < 1)
     return emitOpError("needs positive rows and block");
+  if (getQueries() && (getEveryRow() || getGroup() != 1))
+    return emitOpError("asks for queries: it has no every_row and no group");
   return hasGroup(*this, getGroup());
 }
 LogicalResult SplatOp::verify() {
@@ -268,11 +274,25 @@ LogicalResult RolesOp::verifyRegions() {
 // Moving
 //===----------------------------------------------------------------------===//
 
+/// Slots of one row, which a column fills.
+static bool isOneRow(RingType ring) { return ring.getShape()[1] == 1; }
+
+LogicalResult WriteOp::verify() {
+  ArrayRef<int64_t> slot = getRing().getType().getShape().drop_front();
+  ArrayRef<int64_t> shape = getValue().getType().getShape();
+  if (shape[1] != slot[1] || shape[0] > slot[0] ||
+      getValue().getType().getElementType() != getRing().getType().getElementType())
+    return emitOpError("needs a fragment of the slots' columns and element type and at most their "
+                       "rows, has ")
+           << getValue().getType() << " for " << getRing().getType();
+  return success();
+}
 LogicalResult FillOp::verify() {
   if (getRing().getType().getElementType() != getView().getType().getElementType())
     return emitOpError("needs view and ring of one element type, has ")
            << getView().getType() << " and " << getRing().getType();
-  if (getView().getType().getShape()[0] > getRing().getType().getShape()[2])
+  const bool alongRow = isOneRow(getRing().getType()) && getView().getType().getShape()[0] == 1;
+  if (!alongRow && getView().getType().getShape()[0] > getRing().getType().getShape()[2])
     return emitOpError("needs slots as wide as the view, has ")
            << getRing().getType() << " for " << getView().getType();
   return success();
@@ -368,6 +388,12 @@ LogicalResult StoreOp::verify() {
   if (getValue().getType().getElementType() != getView().getType().getElementType())
     return emitOpError("needs fragment and view of one element type, has ")
            << getValue().getType() << " and " << getView().getType();
+  if (getSum() && !getValue().getType().getElementType().isF32())
+    return emitOpError("adds in f32, has ") << getValue().getType();
+  if (getSum() && getView().getType().getShape()[0] == 1)
+    return emitOpError("adds to rows of several columns, has ") << getView().getType();
+  if (getTurns() && !getSum())
+    return emitOpError("needs sum besides a turn: what is not added needs no order");
   if (!getRing())
     return success();
   RingType ring = getRing().getType();
@@ -385,7 +411,8 @@ LogicalResult StoreOp::verify() {
 }
 void StoreOp::build(OpBuilder &b, OperationState &state, Value value, Value view, Value batch,
                     Value head, Value row) {
-  build(b, state, value, view, batch, head, row, /*col=*/Value(), /*ring=*/Value(), /*it=*/Value());
+  build(b, state, value, view, batch, head, row, /*col=*/Value(), /*ring=*/Value(), /*it=*/Value(),
+        /*turns=*/Value(), /*place=*/Value(), /*turn=*/Value(), /*sum=*/UnitAttr());
 }
 
 //===----------------------------------------------------------------------===//
@@ -403,13 +430,16 @@ LogicalResult MmaOp::verify() {
   auto [b, bElement] = shaped(getB().getType());
   FlightType result = getResult().getType();
   int64_t kb = b[getTransB()], n = b[!getTransB()];
+  int64_t ka = a[!getTransA()], m = a[getTransA()];
+  if (getTransA() && !isa<TileType>(getA().getType()))
+    return emitOpError("needs a tile as transposed a, has ") << getA().getType();
   if (aElement != bElement)
     return emitOpError("needs operands of one element type, has ")
            << aElement << " and " << bElement;
-  if (a[1] != kb)
-    return emitOpError("contracts ") << a[1] << " with " << kb;
-  if (a[0] != result.getShape()[0] || n != result.getShape()[1])
-    return emitOpError("gives ") << a[0] << "x" << n << ", its type says " << result.getShape()[0]
+  if (ka != kb)
+    return emitOpError("contracts ") << ka << " with " << kb;
+  if (m != result.getShape()[0] || n != result.getShape()[1])
+    return emitOpError("gives ") << m << "x" << n << ", its type says " << result.getShape()[0]
                                  << "x" << result.getShape()[1];
   if (!result.getElementType().isF32())
     return emitOpError("accumulates in f32, its type says ") << result.getElementType();
@@ -479,7 +509,8 @@ LogicalResult MapOp::verifyRegions() {
     if (argument.getType() != type.getElementType())
       return emitOpError("needs a block argument of type ")
              << type.getElementType() << ", has " << argument.getType();
-    if (type.getShape() != getResult().getType().getShape() &&
+    ArrayRef<int64_t> shape = type.getShape(), whole = getResult().getType().getShape();
+    if (shape != whole && !(shape[0] == 1 && shape[1] == whole[1]) &&
         failed(isRowStatistic(*this, type, getResult().getType())))
       return failure();
   }
@@ -489,9 +520,21 @@ LogicalResult MapOp::verifyRegions() {
              << op.getName().getStringRef();
   return success();
 }
+LogicalResult SumOp::verify() {
+  ArrayRef<int64_t> from = getValue().getType().getShape(), to = getResult().getType().getShape();
+  if (failed(areF32(*this, {getValue().getType(), getResult().getType()})))
+    return failure();
+  if (to[1] != 1 || (to[0] != from[0] && to[0] != 1))
+    return emitOpError("gives one value a row, or one of all, its type says ")
+           << getResult().getType() << " of " << getValue().getType();
+  return success();
+}
 LogicalResult MaskOp::verify() {
   if (failed(areF32(*this, getValue().getType())))
     return failure();
+  if (getTrans() && getGroup() != 1)
+    return emitOpError("packs no heads where rows are keys, has a group of ")
+           << static_cast<int64_t>(getGroup());
   return hasGroup(*this, getGroup());
 }
 LogicalResult SoftmaxStepOp::verify() {

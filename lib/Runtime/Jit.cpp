@@ -23,6 +23,7 @@
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/TargetParser/Host.h"
+#include <future>
 #include <pthread.h>
 #include <thread>
 
@@ -65,6 +66,7 @@ static std::string describe(ModuleOp module) {
         }
       kernels[function.getName()] = json::Object{{"parameters", std::move(parameters)},
                                                  {"programs", std::move(programs)},
+                                                 {"turns", function->hasAttr("flash.turns")},
                                                  {"rings", std::move(rings)}};
     }
   }
@@ -90,6 +92,7 @@ llvm::Error CpuProgram::readDescription() {
                                                      : Parameter::real,
                                    *p[2].getAsInteger()});
     }
+    kernel.turns = *value.getAsObject()->getBoolean("turns");
     for (const json::Value &program : arrayOf("programs"))
       kernel.programs.push_back({program.getAsString()->str(), nullptr});
     for (const json::Value &each : arrayOf("rings")) {
@@ -261,30 +264,34 @@ private:
 };
 } // namespace
 
-/// Runs work(0) to work(count - 1), each on a thread of its own; on this one where the system
-/// grants no other (std::thread would end the process).
-static void share(unsigned count, llvm::function_ref<void(int64_t)> work) {
+/// Runs work(0, n) to work(n - 1, n), each on a thread of its own; n is `count`, or fewer where the
+/// system grants fewer (std::thread would end the process). All of them run at once, as those need
+/// that wait for each other: none begins before n is known.
+static void share(unsigned count, llvm::function_ref<void(int64_t, int64_t)> work) {
   struct Task {
-    llvm::function_ref<void(int64_t)> work;
+    llvm::function_ref<void(int64_t, int64_t)> work;
+    std::shared_future<int64_t> all;
     int64_t number;
     pthread_t thread;
-    bool started;
   };
-  std::vector<Task> tasks;
-  for (unsigned number = 1; number < count; ++number)
-    tasks.push_back({work, number, {}, false});
-  auto start = [](void *task) -> void * {
-    static_cast<Task *>(task)->work(static_cast<Task *>(task)->number);
+  std::promise<int64_t> all;
+  std::vector<Task> tasks(count - 1, Task{work, all.get_future().share(), 0, {}});
+  auto start = [](void *argument) -> void * {
+    auto *task = static_cast<Task *>(argument);
+    task->work(task->number, task->all.get());
     return nullptr;
   };
-  for (Task &task : tasks)
-    task.started = pthread_create(&task.thread, nullptr, start, &task) == 0;
-  work(0);
-  for (Task &task : tasks)
-    if (task.started)
-      pthread_join(task.thread, nullptr);
-    else
-      work(task.number);
+  int64_t running = 1;
+  for (Task &task : tasks) {
+    task.number = running;
+    if (pthread_create(&task.thread, nullptr, start, &task) != 0)
+      break;
+    ++running;
+  }
+  all.set_value(running);
+  work(0, running);
+  for (int64_t number = 1; number < running; ++number)
+    pthread_join(tasks[number - 1].thread, nullptr);
 }
 
 llvm::Error CpuProgram::run(llvm::StringRef name, llvm::ArrayRef<Argument> arguments,
@@ -316,6 +323,8 @@ llvm::Error CpuProgram::run(llvm::StringRef name, llvm::ArrayRef<Argument> argum
     workers = std::max(1u, std::thread::hardware_concurrency());
 
   if (!kernel.programs.empty()) {
+    if (kernel.turns) // one behind the other, the first would wait for the next
+      workers = 1;
     std::lock_guard<std::mutex> lock(batonMutex);
     std::vector<std::vector<int64_t>> fills; // of each block
     for (unsigned worker = 0; worker < workers; ++worker) {
@@ -342,6 +351,6 @@ llvm::Error CpuProgram::run(llvm::StringRef name, llvm::ArrayRef<Argument> argum
                   .str());
     return llvm::Error::success();
   }
-  share(workers, [&](int64_t worker) { call.run(kernel.entry, worker, workers); });
+  share(workers, [&](int64_t worker, int64_t all) { call.run(kernel.entry, worker, all); });
   return llvm::Error::success();
 }

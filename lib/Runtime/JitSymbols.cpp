@@ -1,10 +1,12 @@
 //===- JitSymbols.cpp - what jitted code may call -------------------------===//
 #include "JitSymbols.h"
 #include "llvm/ExecutionEngine/Orc/Core.h"
+#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
 static __bf16 toBf16(float f) { // round to nearest even
   uint32_t u;
@@ -30,6 +32,19 @@ static __bf16 flash_truncdfbf2(double d) { // through a float rounded to odd: ro
 _Float16 __truncdfhf2(double);
 _Float16 __truncsfhf2(float);
 float __extendhfsf2(_Float16);
+
+// The turns of stores that add in an order: a memref as MLIR passes it, and which of its elements.
+static void flash_turn_await(int32_t *, int32_t *turns, int64_t offset, int64_t, int64_t stride,
+                             int64_t place, int64_t turn) {
+  std::atomic_ref<int32_t> at(turns[offset + place * stride]);
+  while (at.load(std::memory_order_acquire) != turn)
+    std::this_thread::yield();
+}
+static void flash_turn_pass(int32_t *, int32_t *turns, int64_t offset, int64_t, int64_t stride,
+                            int64_t place, int64_t turn) {
+  std::atomic_ref<int32_t> at(turns[offset + place * stride]);
+  at.store(int32_t(turn + 1), std::memory_order_release);
+}
 
 void flash_baton_acquire(int64_t, int64_t);
 void flash_baton_commit(int64_t, int64_t);
@@ -62,6 +77,8 @@ llvm::orc::SymbolMap flash::jitSymbols(llvm::orc::MangleAndInterner intern) {
   FLASH_OWN(__extendhfsf2);
   FLASH_OWN(__truncdfhf2);
   FLASH_OWN(__truncsfhf2);
+  FLASH_OWN(flash_turn_await);
+  FLASH_OWN(flash_turn_pass);
   FLASH_OWN(flash_baton_acquire);
   FLASH_OWN(flash_baton_commit);
   FLASH_OWN(flash_baton_wait);

@@ -7,6 +7,8 @@ using namespace flash;
 /// Whether there is no row of q: a kernel's tiles would be loaded from no memory, for packed
 /// sequences have tiles by their number and bound too.
 static bool isEmpty(const schedule::Problem &p) {
+  if (p.backward) // keys have gradients without queries
+    return p.batch == 0;
   return p.batch == 0 || p.lenQ == 0 || p.heads == 0 || (p.packedQ && p.totalQ == 0);
 }
 
@@ -62,6 +64,11 @@ Parts partsOf(const Request &request, const Operands &operands, const schedule::
     return parts;
   const FlashTensor &q = *operands[Operand::q], &lse = *operands[Operand::lse];
   llvm::SmallVector<int64_t> shape(q.size, q.size + q.rank);
+  if (p.backward) {
+    for (const schedule::Part &part : schedule::backwardParts(request.plan, p))
+      parts.add(*parseOperand(part.name), part.sizes, sizeof(float));
+    return parts;
+  }
   if (p.rotary > 0)
     parts.add(Operand::qTurned, shape, schedule::elementBytes(p.element));
   if (request.plan.splits == 1)

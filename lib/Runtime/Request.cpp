@@ -201,6 +201,13 @@ private:
 std::string decidedText(const schedule::Plan &plan, const schedule::Problem &problem) {
   std::string text;
   llvm::raw_string_ostream os(text);
+  if (problem.backward) {
+    os << "#flash.plan<tile = [" << plan.tileM << ", " << plan.tileN
+       << "], stages = " << plan.stages << ", order = \""
+       << StringRef(schedule::orderName(plan.order))
+       << "\", ordered = " << (plan.ordered ? "true" : "false") << '>';
+    return text;
+  }
   os << "#flash.plan<tile = [" << plan.tileM << ", " << plan.tileN
      << "], pack_gqa = " << (plan.packGqa ? "true" : "false");
   if (!plan.splitsAtLaunch) // one program serves them all
@@ -323,6 +330,8 @@ Or<Request> flash::readRequest(const std::string &text) {
   readWindow(reader, p.mask);
   reader.read("chunk", p.mask.chunk);
   reader.read("sink_tokens", p.mask.sinkTokens);
+  reader.read("backward", p.backward);
+  reader.read("deterministic", p.deterministic);
   reader.read("softcap", p.softcap);
   reader.read("sink", p.sink);
   reader.read("batch", p.batch);
@@ -376,7 +385,7 @@ Or<Request> flash::readRequest(const std::string &text) {
   if (!overrides.transfer)
     overrides.transfer = transfer;
   std::string leftOut;
-  if (!hand) {
+  if (!hand && !p.backward) {
     auto found = recordIn(files, p, gpu);
     if (auto *failure = std::get_if<Failure>(&found))
       return *failure;

@@ -61,6 +61,8 @@ std::string flash::keyOf(const Request &request) {
      << " staged " << plan.stagedColumns << " transfer "
      << StringRef(schedule::transferName(plan.transfer)) << " persistent " << plan.persistent
      << " stealing " << plan.stealing;
+  if (p.backward)
+    os << " backward deterministic " << p.deterministic;
   if (schedule::hasTables(p))
     os << " packed " << p.packedQ << ' ' << p.packedK << " used " << p.usedQ << ' ' << p.usedK
        << " pages " << (p.pageSize ? pageText(request) : "none") << " idx " << p.batchIdx << " pad "
@@ -115,23 +117,93 @@ static std::string mergeText(const schedule::Problem &p) {
          "\">}\n      : " + oPartial + ", " + lsePartial + "\n  return\n}\n";
 }
 
+namespace {
+/// The types of an attention's operands.
+struct Types {
+  explicit Types(const Request &request)
+      : p(request.problem), heads(headsText(request, p.heads)),
+        kvHeads(headsText(request, p.kvHeads)), element(schedule::elementName(p.element)),
+        queries(p.packedQ ? "?x" : "?x?x"), keys(p.packedK    ? "?x"
+                                                 : p.pageSize ? "?x" + pageText(request) + "x"
+                                                              : "?x?x") {}
+
+  std::string tensor(const std::string &sizes, const std::string &heads, int64_t headSize) const {
+    return memrefText(sizes + heads + "x" + std::to_string(headSize), element);
+  }
+
+  const schedule::Problem &p;
+  const std::string heads, kvHeads, element, queries, keys;
+  const std::string q = tensor(queries, heads, p.headSize), k = tensor(keys, kvHeads, p.headSize),
+                    v = tensor(keys, kvHeads, p.headSizeV), o = tensor(queries, heads, p.headSizeV),
+                    statistic = (p.packedQ ? "" : "?x") + heads + "x?",
+                    lse = memrefText(statistic, "f32", false),
+                    sink = memrefText(heads, "f32", false), rows = memrefText("?", "i32");
+};
+} // namespace
+
+static std::string functionText(const FunctionText &f) {
+  return "func.func @" + std::string(kernelName) + "(\n" + f.arguments + ") {\n" + f.body +
+         "  return\n}\n";
+}
+static std::string targetText(const schedule::Problem &p) {
+  return "target = #flash.target<\"" + std::string(schedule::targetName(p.target)) + "\">";
+}
+
+/// The clauses of the scalars, as new arguments.
+static std::string scalarsText(const schedule::Problem &p, FunctionText &f) {
+  f.argue("scale", "f32");
+  if (p.softcap)
+    f.argue("softcap", "f32");
+  return p.softcap ? " scale %scale softcap %softcap" : " scale %scale";
+}
+
+static std::string backwardText(const Request &request) {
+  const schedule::Problem &p = request.problem;
+  const Types t(request);
+  FunctionText f;
+  struct List {
+    std::string names, types;
+  } inputs, outs;
+  auto add = [&](List &list, const std::string &name, const std::string &type) {
+    f.argue(name, type);
+    list.names += (list.names.empty() ? "%" : ", %") + name;
+    list.types += (list.types.empty() ? "" : ", ") + type;
+  };
+  add(inputs, "q", t.q);
+  add(inputs, "k", t.k);
+  add(inputs, "v", t.v);
+  add(inputs, "o", t.o);
+  add(inputs, "lse", t.lse);
+  add(inputs, "do", t.o);
+  std::string clauses = p.sink ? f.clause("sink", t.sink) : "";
+  clauses += scalarsText(p, f);
+  for (auto [has, name] : {std::pair{p.packedQ, "cu_seqlens_q"},
+                           {p.packedK, "cu_seqlens_k"},
+                           {p.usedQ, "seqused_q"},
+                           {p.usedK, "seqused_k"}})
+    if (has)
+      clauses += f.clause(name, t.rows);
+  add(outs, "dq", t.q);
+  add(outs, "dk", t.k);
+  add(outs, "dv", t.v);
+  if (p.sink)
+    add(outs, "dsink", t.sink);
+  f.body = "  flash.attention_backward " + inputs.names + clauses + "\n      outs(" + outs.names +
+           " : " + outs.types + ")\n      by " + maskText(request.plan.mask) + "\n      {" +
+           (p.deterministic ? "deterministic, " : "") + targetText(p) +
+           ", plan = " + request.planText + "}\n      : " + inputs.types + "\n";
+  return functionText(f);
+}
+
 std::string flash::opText(const Request &request) {
   const schedule::Problem &p = request.problem;
   if (request.merge)
     return mergeText(p);
-  const std::string element(schedule::elementName(p.element));
-  const std::string heads = headsText(request, p.heads), kvHeads = headsText(request, p.kvHeads);
-  auto tensor = [&](const std::string &sizes, const std::string &heads, int64_t headSize) {
-    return memrefText(sizes + heads + "x" + std::to_string(headSize), element);
-  };
-  const std::string queries = p.packedQ ? "?x" : "?x?x", keys = p.packedK ? "?x"
-                                                                : p.pageSize
-                                                                    ? "?x" + pageText(request) + "x"
-                                                                    : "?x?x";
-  const std::string q = tensor(queries, heads, p.headSize), k = tensor(keys, kvHeads, p.headSize),
-                    v = tensor(keys, kvHeads, p.headSizeV), o = tensor(queries, heads, p.headSizeV),
-                    statistic = (p.packedQ ? "" : "?x") + heads + "x?",
-                    lse = memrefText(statistic, "f32", false), rows = memrefText("?", "i32");
+  if (p.backward)
+    return backwardText(request);
+  const Types t(request);
+  const std::string &heads = t.heads, &kvHeads = t.kvHeads, &queries = t.queries, &q = t.q,
+                    &k = t.k, &v = t.v, &o = t.o, &lse = t.lse, &rows = t.rows;
   FunctionText f;
   f.argue("q", q);
   f.argue("k", k);
@@ -140,22 +212,17 @@ std::string flash::opText(const Request &request) {
   f.argue("lse", lse);
   std::string clauses;
   const bool split = request.plan.splits > 1;
-  const std::string joins = p.sink ? f.clause("sink", memrefText(heads, "f32", false)) : "",
+  const std::string joins = p.sink ? f.clause("sink", t.sink) : "",
                     oPartial = memrefText(
                         "?x" + queries + heads + "x" + std::to_string(p.headSizeV), "f32"),
-                    lsePartial = memrefText("?x" + statistic, "f32", false);
+                    lsePartial = memrefText("?x" + t.statistic, "f32", false);
   if (split) {
     f.argue("o_partial", oPartial);
     f.argue("lse_partial", lsePartial);
   } else {
     clauses += joins;
   }
-  f.argue("scale", "f32");
-  clauses += " scale %scale";
-  if (p.softcap) {
-    f.argue("softcap", "f32");
-    clauses += " softcap %softcap";
-  }
+  clauses += scalarsText(p, f);
   std::string packedQ, pages, index; // clauses that an append has too
   if (p.packedQ) {
     packedQ = f.clause("cu_seqlens_q", rows) + " max_seqlen_q %max_seqlen_q";
@@ -179,13 +246,12 @@ std::string flash::opText(const Request &request) {
     clauses += f.clause("leftpad_k", rows);
 
   llvm::raw_string_ostream os(f.body);
-  const std::string target =
-      "target = #flash.target<\"" + std::string(schedule::targetName(p.target)) + "\">";
+  const std::string target = targetText(p);
   std::string read = "%q", readType = q;
   if (p.append) {
-    const std::string kNew = tensor("?x?x", kvHeads, p.headSize),
-                      vNew = tensor("?x?x", kvHeads, p.headSizeV),
-                      angles = memrefText("?x" + std::to_string(p.rotary), element);
+    const std::string kNew = t.tensor("?x?x", kvHeads, p.headSize),
+                      vNew = t.tensor("?x?x", kvHeads, p.headSizeV),
+                      angles = memrefText("?x" + std::to_string(p.rotary), t.element);
     f.argue("k_new", kNew);
     f.argue("v_new", vNew);
     os << "  %c1 = arith.constant 1 : index\n  %appended = memref.dim %k_new, %c1 : " << kNew
@@ -196,7 +262,7 @@ std::string flash::opText(const Request &request) {
       f.argue("rotary_sin", angles);
       read = "%q_turned";
       readType =
-          "memref<" + queries + heads + "x" + std::to_string(p.headSize) + "x" + element + ">";
+          "memref<" + queries + heads + "x" + std::to_string(p.headSize) + "x" + t.element + ">";
       std::string sizes;
       const int64_t rank = p.packedQ ? 3 : 4;
       for (int64_t dim = 0; dim < rank - 1; ++dim) {
@@ -229,6 +295,5 @@ std::string flash::opText(const Request &request) {
        << target << "} : " << oPartial << ", " << lsePartial << "\n";
   if (read != "%q")
     os << "  memref.dealloc %q_turned : " << readType << "\n";
-  return "func.func @" + std::string(kernelName) + "(\n" + f.arguments + ") {\n" + f.body +
-         "  return\n}\n";
+  return functionText(f);
 }

@@ -21,7 +21,7 @@ static Outcome check(Operand operand, const FlashTensor *t, llvm::ArrayRef<int64
                      (size == schedule::unknown ? "from 0 to 2^31 - 1" : std::to_string(size)));
   const bool empty = llvm::is_contained(llvm::ArrayRef(t->size, t->rank), 0);
   const bool rows = operand != Operand::lse && operand != Operand::sink &&
-                    operand != Operand::lsePartial,
+                    operand != Operand::lsePartial && operand != Operand::dsink,
              statistic = !rows || operand == Operand::oPartial;
   const bool table = isTable(operand);
   const int64_t last = t->rank - 1;
@@ -109,6 +109,11 @@ Or<schedule::Problem> Program::sized(const Operands &operands, const FlashScalar
       others.emplace_back(operand, std::move(shape));
   };
   add(p.sink, Operand::sink, {p.heads});
+  add(p.backward, Operand::dO, o);
+  add(p.backward, Operand::dq, Shape(q.size, q.size + q.rank));
+  add(p.backward, Operand::dk, Shape(k.size, k.size + k.rank));
+  add(p.backward, Operand::dv, v);
+  add(p.backward && p.sink, Operand::dsink, {p.heads});
   add(p.packedK, Operand::cuSeqlensK, {p.batchIdx ? any : p.batch + 1});
   add(p.usedQ, Operand::sequsedQ, {p.batch});
   add(p.usedK, Operand::sequsedK, {p.batch});

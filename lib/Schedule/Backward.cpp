@@ -128,4 +128,23 @@ WorkShape<int64_t> backwardShapeOf(const Plan &plan, const Problem &problem) {
   return {ceilDiv(problem.lenK, plan.tileN), problem.kvHeads, problem.batch, 1, section};
 }
 
+std::vector<Part> backwardParts(const Plan &plan, const Problem &problem) {
+  // Whole tiles of queries; sequences begin with one (packedStart).
+  const int64_t tiles = problem.packedQ ? packedStart(problem.totalQ, problem.batch, 1, plan.tileM)
+                                        : ceilDiv(problem.lenQ, plan.tileM);
+  const int64_t rows = tiles * plan.tileM, batch = problem.packedQ ? 1 : problem.batch;
+  using Sizes = std::vector<int64_t>;
+  const Sizes sum = {rows, problem.heads, plan.headTile}, statistic = {problem.heads, rows};
+  auto of = [&](Sizes sizes) {
+    if (!problem.packedQ)
+      sizes.insert(sizes.begin(), problem.batch);
+    return sizes;
+  };
+  std::vector<Part> parts = {
+      {"dq_sum", of(sum)}, {"lse_log2", of(statistic)}, {"delta", of(statistic)}};
+  if (plan.ordered)
+    parts.push_back({"turns", {batch * tiles * problem.heads}});
+  return parts;
+}
+
 } // namespace flash::schedule

@@ -4,6 +4,8 @@
 //                                       for i in right .. right + inner:   not masked
 //                                       for i in ...: left masked, then sink tokens masked
 //
+// Blocks are of keys, or of the queries that a tile of keys needs.
+//
 //===----------------------------------------------------------------------===//
 #include "KernelRuns.h"
 #include "flash/Passes.h"
@@ -56,7 +58,7 @@ struct SkipBlocks : flash::impl::FlashTileSkipBlocksBase<SkipBlocks> {
     SmallVector<Type> counts(5, b.getIndexType());
     auto range = tile::BlockRangeOp::create(b, counts, mask.getRow0(), mask.getLenQ(), mask.getLenK(),
                                             body.getArgument(3), work.getSplits(), rows, block, mask.getMask(),
-                                            mask.getGroup());
+                                            mask.getGroup(), /*every_row=*/false, /*queries=*/mask.getTrans());
     Value afterRight = range.getRight(), afterInner = add(afterRight, range.getInner());
     struct Run {
       StringRef name;
@@ -66,11 +68,12 @@ struct SkipBlocks : flash::impl::FlashTileSkipBlocksBase<SkipBlocks> {
     SmallVector<Run> runs{{"right", all.getLowerBound(), afterRight, range.getEnd(), true},
                           {"inner", afterRight, afterInner, range.getEnd(), false}};
     Value total = afterInner;
-    if (shape.boundsLeft()) {
+    // Where blocks are queries, these are the ones that do not see far enough.
+    if (mask.getTrans() ? shape.boundsRight() : shape.boundsLeft()) {
       total = add(total, range.getLeft());
       runs.push_back({"left", afterInner, total, range.getEnd(), true});
     }
-    if (shape.hasSinkTokens()) { // block i of this run lies at sink - 1 - (i - total) = (sink + total) - 1 - i
+    if (shape.hasSinkTokens() && !mask.getTrans()) { // block i of this run lies at sink - 1 - (i - total) = (sink + total) - 1 - i
       Value sinkEnd = add(range.getSink(), total), from = total;
       total = add(total, range.getSink());
       runs.push_back({"sink", from, total, sinkEnd, true});
@@ -83,7 +86,7 @@ struct SkipBlocks : flash::impl::FlashTileSkipBlocksBase<SkipBlocks> {
     for (const Run &run : runs) {
       auto loop = scf::ForOp::create(b, run.from, run.to, all.getStep(), carried);
       loop->setAttr(runName, b.getStringAttr(run.name));
-      if (run.name == "right" && !shape.boundsLeft() && !shape.boundsRight()) // the ragged end
+      if (run.name == "right" && !mask.getTrans() && !shape.boundsLeft() && !shape.boundsRight()) // the ragged end
         loop->setAttr(atMostOneName, b.getUnitAttr());
       IRMapping map;
       map.map(oldEnd, run.end);
@@ -93,8 +96,8 @@ struct SkipBlocks : flash::impl::FlashTileSkipBlocksBase<SkipBlocks> {
       for (Operation &op : *all.getBody()) {
         if (auto old = dyn_cast<tile::MaskOp>(op); old && !run.masked)
           map.map(old.getResult(), map.lookup(old.getValue()));
-        else
-          inside.clone(op, map);
+        else if (auto keys = dyn_cast<tile::BlockRangeOp>(inside.clone(op, map))) // whom a block of queries meets
+          keys.setMaskAttr(mask.getMask());
       }
       carried.assign(loop.result_begin(), loop.result_end());
     }

@@ -10,7 +10,7 @@ import math
 import os
 
 from . import _cache, _check, _records
-from ._arrays import Array, capability, empty, gpu_name, pointer, signature, stacked, stream
+from ._arrays import Array, capability, empty, gpu_name, pointer, signature, stacked, stream, with_rows
 from ._library import MAX_RANK, Program, Scalars, Tensor, library
 from ._library import call as _call
 
@@ -31,9 +31,8 @@ def workers():
 class Call:
     """One way of calling a program: everything but the pointers."""
 
-    def __init__(self, program, arrays, q, o_shape, lse_shape, scalars):
+    def __init__(self, program, arrays, q, scalars):
         self.program, self.scalars = program, scalars
-        self.o_shape, self.lse_shape = o_shape, lse_shape
         self.device = q.index if q.device == "cuda" else None
         self.arrays = arrays
         # What a thread may find at any time belongs together. A GPU's workspace is asked for with the first call.
@@ -175,33 +174,49 @@ def _checked(q, k, v, given, options, descales, max_seqlen_q, max_seqlen_k, out,
     return (aq, ak, av), problem
 
 
-def _attend(q, k, v, given, causal, window, attention_chunk, sink_tokens, scale, softcap, max_seqlen_q, max_seqlen_k, q_descale, k_descale,
-            v_descale, num_splits, pack_gqa, out, return_lse, validate, target, cached=False, interleaved=False):
-    """attention and attention_with_kvcache: checked and planned once for each combination, then run."""
-    given = {name: x for name, x in given.items() if x is not None}
-    key = call = None
-    if q_descale is k_descale is v_descale is None:
-        try:
-            key = (signature(q), signature(k), signature(v), signature(out), causal, tuple(window), attention_chunk, sink_tokens, scale,
-                   softcap, num_splits, pack_gqa, target, max_seqlen_q, max_seqlen_k, cached, interleaved,
-                   tuple((name, signature(x)) for name, x in given.items()))
-            call = _calls.get(key)
-        except TypeError:  # an argument of a kind that cannot be right: the checks name it
-            key = None
+def _kept(key, make):
+    """The Call kept under key(), or what make() gives, to keep. key raises TypeError for an argument of a kind that cannot be
+    right: then make's checks name it."""
+    try:
+        key = key()
+        call = _calls.get(key)
+    except TypeError:
+        key = call = None
     if call is None:
-        options, value, cap = _check.options(causal, window, attention_chunk, sink_tokens, scale, softcap, num_splits, pack_gqa)
-        if interleaved:
-            options["rotary_interleaved"] = "rotary_cos" in given
-        descales = dict(q_descale=q_descale, k_descale=k_descale, v_descale=v_descale)
-        arrays, problem = _checked(q, k, v, given, options, descales, max_seqlen_q, max_seqlen_k, out, target, cached)
-        call = _make_call(arrays, problem, value, cap, given, out)
+        call = make()
         if key is not None:
             if len(_calls) >= _MOST_CALLS:
                 _calls.clear()
             _calls[key] = call
+    return call
+
+
+def _check_tables(call, q, k, given, causal, window, max_seqlen_q, max_seqlen_k, validate):
     if call.tables and (validate if validate is not None else call.device is None):
         by_query = bool(causal) or tuple(window) != (-1, -1)
         _check.contents(q, k, given, max_seqlen_q, max_seqlen_k, by_query)
+
+
+def _attend(q, k, v, given, causal, window, attention_chunk, sink_tokens, scale, softcap, max_seqlen_q, max_seqlen_k, q_descale, k_descale,
+            v_descale, num_splits, pack_gqa, out, return_lse, validate, target, cached=False, interleaved=False):
+    """attention and attention_with_kvcache: checked and planned once for each combination, then run."""
+    given = {name: x for name, x in given.items() if x is not None}
+    descales = dict(q_descale=q_descale, k_descale=k_descale, v_descale=v_descale)
+
+    def key():
+        return (signature(q), signature(k), signature(v), signature(out), causal, tuple(window), attention_chunk, sink_tokens, scale,
+                softcap, num_splits, pack_gqa, target, max_seqlen_q, max_seqlen_k, cached, interleaved,
+                tuple((name, signature(x)) for name, x in given.items()))
+
+    def make():
+        options, value, cap = _check.options(causal, window, attention_chunk, sink_tokens, scale, softcap, num_splits, pack_gqa)
+        if interleaved:
+            options["rotary_interleaved"] = "rotary_cos" in given
+        arrays, problem = _checked(q, k, v, given, options, descales, max_seqlen_q, max_seqlen_k, out, target, cached)
+        return _make_call(arrays, problem, value, cap, given, out)
+
+    call = _kept(key, make) if all(x is None for x in descales.values()) else make()
+    _check_tables(call, q, k, given, causal, window, max_seqlen_q, max_seqlen_k, validate)
     for name, x in (("k", k), ("v", v)) if "k_new" in given else ():
         _check.writable(name, x)
     o = empty(q, call.o_shape) if out is None else out
@@ -264,12 +279,20 @@ def _make_call(arrays, problem, scale, cap, given, out):
     operands = [(a.name.encode(), a.shape, a.strides) for a in arrays]
     o = (o_shape, _row_major(o_shape)) if out is None else (o_shape, Array("out", out).strides)
     operands += [(b"o", *o), (b"lse", lse_shape, _row_major(lse_shape))]
+    call = _planned_call((problem, max_q, max_k), operands, q, scale, cap, given)
+    call.o_shape, call.lse_shape = o_shape, lse_shape
+    return call
+
+
+def _planned_call(problem, operands, q, scale, cap, given):
+    """The call of a problem and its bounds of lengths on operands (name, shape, strides) and those given."""
+    problem, max_q, max_k = problem
     for name, x in given.items():
         a = Array(name, x)
         operands.append((name.encode(), a.shape, a.strides))
     assert max(len(shape) for _, shape, _ in operands) <= MAX_RANK
     scalars = Scalars(scale if scale is not None else q.shape[-1] ** -0.5, cap, max_q, max_k)
-    call = Call(_cache.program(problem), operands, q, o_shape, lse_shape, scalars)
+    call = Call(_cache.program(problem), operands, q, scalars)
     call.tables = any(name in given for name in _check.TABLES)
     return call
 
@@ -301,21 +324,50 @@ def attention_with_kvcache(q, k_cache, v_cache, *, k_new=None, v_new=None, sequs
 def attention_backward(do, q, k, v, o, lse, *, causal=False, window=(-1, -1), attention_chunk=0, sink_tokens=0, scale=None,
                        softcap=0.0, sink=None, cu_seqlens_q=None, cu_seqlens_k=None, max_seqlen_q=None, max_seqlen_k=None,
                        seqused_q=None, seqused_k=None, validate=None, deterministic=False, target=None):
-    """Gradients dq, dk, dv (and dsink) of attention for do = dL/do; o and lse are attention's results.
+    """Gradients (dq, dk, dv), and dsink with a sink, of a loss whose gradient of attention's o is do.
 
-    Checks its arguments as attention does; this version has no kernel for it and raises NotImplementedError.
+    do: o's shape and type, any strides (copied where its rows are not contiguous, as those of an expanded number are). q, k, v, sink, masks, scale, softcap and tables: as attention had
+    them; o, lse: what it gave. dq, dk, dv have the shapes and types of q, k, v, dsink is f32 [Hq]. Rows without a key, and
+    keys that no query sees, have gradients of exact zeros; rows past seqused are not defined. With deterministic two runs give
+    the same bits. NumPy arrays; no GPU has kernels of gradients yet.
+
+    Raises ValueError or TypeError for arguments that do not fit, NotImplementedError for what this version lacks.
     """
+    do = with_rows(do)
     given = dict(sink=sink, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, seqused_q=seqused_q, seqused_k=seqused_k)
     given = {name: x for name, x in given.items() if x is not None}
-    options, _, _ = _check.options(causal, window, attention_chunk, sink_tokens, scale, softcap, 0, None)
-    (aq, _, av), _ = _checked(q, k, v, given, options, {}, max_seqlen_q, max_seqlen_k, None, target)
-    _check.flag("deterministic", deterministic)
-    shape = aq.shape[:-1] + av.shape[-1:]
-    for name, x in (("do", do), ("o", o)):
-        if (a := _check.operand(name, x, len(shape), (aq.element,), ("q", aq.place))).shape != shape:
-            raise ValueError(f"expected {name}'s shape {list(a.shape)} to be {list(shape)}")
-    _check_lse("lse", lse, aq)
-    raise NotImplementedError("this version has no kernel for the backward of attention")
+
+    def key():
+        return ("backward", *map(signature, (q, k, v, do, o, lse)), causal, tuple(window), attention_chunk, sink_tokens, scale, softcap,
+                target, max_seqlen_q, max_seqlen_k, deterministic, tuple((name, signature(x)) for name, x in given.items()))
+
+    def make():
+        options, value, cap = _check.options(causal, window, attention_chunk, sink_tokens, scale, softcap, 0, None)
+        options.update(backward=True, deterministic=_check.flag("deterministic", deterministic))
+        aq, ak, av = _check.tensors(q, k, v, "cu_seqlens_q" in given, "cu_seqlens_k" in given)
+        shape = aq.shape[:-1] + av.shape[-1:]
+        rows = [_check.operand(name, x, len(shape), (aq.element,), ("q", aq.place)) for name, x in (("do", do), ("o", o))]
+        for a in rows:
+            if a.shape != shape:
+                raise ValueError(f"expected {a.name}'s shape {list(a.shape)} to be {list(shape)}")
+        _check_lse("lse", lse, aq)
+        arrays, problem = _checked(q, k, v, given, options, {}, max_seqlen_q, max_seqlen_k, None, target)
+        return _make_backward(arrays, (*rows, Array("lse", lse)), problem, value, cap, given)
+
+    call = _kept(key, make)
+    _check_tables(call, q, k, given, causal, window, max_seqlen_q, max_seqlen_k, validate)
+    grads = [empty(x, x.shape) for x in (q, k, v)] + ([empty(sink, sink.shape)] if sink is not None else [])
+    call.run(q, k, v, do, o, lse, *grads, *given.values())
+    return tuple(grads)
+
+
+def _make_backward(arrays, inputs, problem, scale, cap, given):
+    """The call of gradients: arrays are q, k and v, inputs do, o and lse."""
+    operands = [(a.name.encode(), a.shape, a.strides) for a in (*arrays, *inputs)]
+    operands += [(b"d" + a.name.encode(), a.shape, _row_major(a.shape)) for a in arrays]
+    if "sink" in given:
+        operands.append((b"dsink", given["sink"].shape, (1,)))
+    return _planned_call(problem, operands, arrays[0], scale, cap, given)
 
 
 def _lse_shape(o_shape):
@@ -353,7 +405,7 @@ def merge(o1, lse1, o2, lse2, *, target=None):
     _meets(target, a)
     lse_shape = _lse_shape(a.shape)
     shapes = ((b"o_partial", (2, *a.shape)), (b"lse_partial", (2, *lse_shape)), (b"o", a.shape), (b"lse", lse_shape))
-    call = Call(_cache.program(problem), [(name, shape, _row_major(shape)) for name, shape in shapes], a, a.shape, lse_shape, Scalars())
+    call = Call(_cache.program(problem), [(name, shape, _row_major(shape)) for name, shape in shapes], a, Scalars())
     o, lse = empty(o1, a.shape), empty(o1, lse_shape, float32=True)
     call.run(stacked(o1, o2), stacked(lse1, lse2), o, lse)
     return o, lse

@@ -65,6 +65,13 @@ def empty(like, shape, float32=False):
     return torch.empty(shape, dtype=torch.float32 if float32 else like.dtype, device=like.device)
 
 
+def with_rows(x):
+    """x, or a copy of it whose last dimension is contiguous: as what is expanded over all of a row has none."""
+    if isinstance(x, np.ndarray):
+        return x if x.ndim == 0 or x.shape[-1] <= 1 or x.strides[-1] == x.itemsize else np.ascontiguousarray(x)
+    return x.contiguous() if is_torch(x) and x.ndim and x.shape[-1] > 1 and x.stride(-1) != 1 else x
+
+
 def stacked(x, y):
     """x and y behind each other along a new first dimension, row-major and f32."""
     if isinstance(x, np.ndarray):

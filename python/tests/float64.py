@@ -12,9 +12,10 @@ def visible(sq, sk, causal, window, chunk, sink_tokens):
     return see & (near | (j < sink_tokens))
 
 
-def attention(q, k, v, causal=False, window=(-1, -1), chunk=0, sink_tokens=0, scale=None, softcap=0.0, sink=None):
+def attention(q, k, v, causal=False, window=(-1, -1), chunk=0, sink_tokens=0, scale=None, softcap=0.0, sink=None,
+              widen=lambda x: x.astype(np.float32).astype(np.float64)):
     """o [B, Sq, Hq, Dv] and lse [B, Hq, Sq] of arrays as flash_mlir.attention takes them."""
-    q, k, v = (x.astype(np.float32).astype(np.float64) for x in (q, k, v))
+    q, k, v = (widen(x) for x in (q, k, v))
     group = q.shape[2] // k.shape[2]
     k, v = np.repeat(k, group, axis=2), np.repeat(v, group, axis=2)
     s = np.einsum("bihd,bjhd->bhij", q, k) * (q.shape[-1] ** -0.5 if scale is None else scale)

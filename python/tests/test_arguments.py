@@ -145,11 +145,15 @@ def test_a_read_only_cache_takes_no_rows():
         flash_mlir.attention_with_kvcache(call.pop("q"), call.pop("k_cache"), call.pop("v_cache"), **call)
 
 
-def test_backward_checks_before_it_says_what_is_not_built():
+def test_backward_refuses():
     q, k, v = dense().values()
     lse = np.zeros((2, 4, 8), np.float32)
-    with pytest.raises(NotImplementedError, match="backward"):
-        flash_mlir.attention_backward(q, q, k, v, q, lse, causal=True)
+    with pytest.raises(NotImplementedError, match="gradients are not built for sm_90a; use cpu"):
+        flash_mlir.attention_backward(q, q, k, v, q, lse, causal=True, target="sm_90a")
+    with pytest.raises(TypeError, match="deterministic"):
+        flash_mlir.attention_backward(q, q, k, v, q, lse, deterministic="yes")
+    with pytest.raises(TypeError, match="do's element type"):
+        flash_mlir.attention_backward(q.astype(np.float32), q, k, v, q, lse)
     with pytest.raises(ValueError, match="lse's shape"):
         flash_mlir.attention_backward(q, q, k, v, q, lse[:, :, :4])
     with pytest.raises(ValueError, match="do's shape"):

@@ -81,6 +81,7 @@ private:
     Entry entry = nullptr, reset = nullptr;
     std::vector<std::pair<std::string, Entry>> programs; ///< under the baton instead of entry
     std::vector<Baton::Ring> rings;
+    bool turns = false; ///< workers wait for each other
   };
   explicit CpuProgram(Saved saved);
   llvm::Error readDescription();

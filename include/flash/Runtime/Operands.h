@@ -33,10 +33,19 @@ enum class Operand {
   rotaryCos,
   rotarySin,
   qTurned,
+  dO,
+  dq,
+  dk,
+  dv,
+  dsink,
+  dqSum,
+  lseLog2,
+  delta,
+  turns,
   workspace
 };
 
-inline constexpr std::array<std::string_view, 21> operandNames = {"q",
+inline constexpr std::array<std::string_view, 30> operandNames = {"q",
                                                                   "k",
                                                                   "v",
                                                                   "o",
@@ -56,6 +65,15 @@ inline constexpr std::array<std::string_view, 21> operandNames = {"q",
                                                                   "rotary_cos",
                                                                   "rotary_sin",
                                                                   "q_turned",
+                                                                  "do",
+                                                                  "dq",
+                                                                  "dk",
+                                                                  "dv",
+                                                                  "dsink",
+                                                                  "dq_sum",
+                                                                  "lse_log2",
+                                                                  "delta",
+                                                                  "turns",
                                                                   "workspace"};
 
 inline std::string_view operandName(Operand operand) { return operandNames[size_t(operand)]; }

@@ -137,6 +137,14 @@ std::variant<Plan, Refusal> planBackward(Plan plan, const Problem &problem,
 /// Its tiles at run time: those of keys, of KV heads. All sizes must be known.
 WorkShape<int64_t> backwardShapeOf(const Plan &plan, const Problem &problem);
 
+/// What the kernels of gradients write for each other, of 4-byte elements, by the kernels' names.
+struct Part {
+  std::string_view name;
+  std::vector<int64_t> sizes;
+};
+/// All sizes must be known, and the rows of packed queries.
+std::vector<Part> backwardParts(const Plan &plan, const Problem &problem);
+
 /// Whether tiles of keys are walked from the last to the first, so that dQ is summed in that order.
 bool descends(WorkOrder order);
 

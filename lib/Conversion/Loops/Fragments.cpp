@@ -104,6 +104,7 @@ LogicalResult Lowering::lower(MapOp op) {
                       [](Type type) { return type.isIntOrIndexOrFloat(); }) ||
         (inner.getNumOperands() && !OpTrait::hasElementwiseMappableTraits(&inner)))
       return inner.emitOpError("has no vector form, which flash_tile.map needs as loops");
+  int64_t rows = op.getResult().getType().getShape()[0];
   int64_t cols = op.getResult().getType().getShape()[1];
   SmallVector<Value> from;
   for (Value input : op.getInputs())
@@ -112,10 +113,11 @@ LogicalResult Lowering::lower(MapOp op) {
     IRMapping inner(map);
     auto vectorOfType = [&](Type type) { return VectorType::get({lanes}, type); };
     for (auto [buffer, argument] : llvm::zip(from, body.getArguments())) {
-      bool broadcast = cast<MemRefType>(buffer.getType()).getShape()[1] != cols;
-      Value value = broadcast
-                        ? splat(rowValue(buffer, row), lanes)
-                        : vector::LoadOp::create(b, vectorOf(lanes), buffer, ValueRange{row, col})
+      ArrayRef<int64_t> shape = cast<MemRefType>(buffer.getType()).getShape();
+      Value from = shape[0] == rows ? row : index(0); // one row stands for all
+      Value value = shape[1] != cols
+                        ? splat(rowValue(buffer, from), lanes)
+                        : vector::LoadOp::create(b, vectorOf(lanes), buffer, ValueRange{from, col})
                               .getResult();
       if (!argument.getType().isF32()) // exact: the buffer holds rounded values
         value = arith::TruncFOp::create(b, vectorOfType(argument.getType()), value);
@@ -128,6 +130,10 @@ LogicalResult Lowering::lower(MapOp op) {
     for (Operation &op : body.without_terminator()) {
       for (Value operand : op.getOperands())
         inner.map(operand, wide(operand));
+      if (auto power = dyn_cast<math::Exp2Op>(op); power && power.getType().isF32()) {
+        inner.map(power.getResult(), exp2(inner.lookup(power.getOperand())));
+        continue;
+      }
       Operation *made = b.clone(op, inner);
       if (op.getNumOperands())
         for (Value result : made->getResults())
@@ -141,26 +147,66 @@ LogicalResult Lowering::lower(MapOp op) {
   return success();
 }
 
+/// Rows are summed as softmax_step sums them, and of all rows one behind the other.
+void Lowering::lower(SumOp op) {
+  Value from = at(op.getValue()), to = bufferFor(op.getResult(), {});
+  ArrayRef<int64_t> shape = op.getValue().getType().getShape();
+  int64_t lanes = lanesOf(shape[1]);
+  auto plus = [&](Value x, Value y) -> Value { return arith::AddFOp::create(b, x, y); };
+  auto sumOver = [&](int64_t size, int64_t step, Value init,
+                     function_ref<Value(Value)> term) -> Value {
+    auto made = scf::ForOp::create(b, index(0), index(size), index(step), init);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(made.getBody());
+    Value sum = plus(made.getRegionIterArg(0), term(made.getInductionVar()));
+    scf::YieldOp::create(b, sum);
+    return made.getResult(0);
+  };
+  auto ofRow = [&](Value row) {
+    return across(sumOver(shape[1], lanes, real(vectorOf(lanes), 0),
+                          [&](Value col) -> Value {
+                            return vector::LoadOp::create(b, vectorOf(lanes), from,
+                                                          ValueRange{row, col});
+                          }),
+                  plus);
+  };
+  if (op.getResult().getType().getShape()[0] == shape[0]) {
+    loop(shape[0], 1,
+         [&](Value row) { memref::StoreOp::create(b, ofRow(row), to, ValueRange{row, index(0)}); });
+    return;
+  }
+  Value all = sumOver(shape[0], 1, real(b.getF32Type(), 0), ofRow);
+  memref::StoreOp::create(b, all, to, ValueRange{index(0), index(0)});
+}
+
 void Lowering::lower(MaskOp op) {
   Value from = at(op.getValue()), to = bufferFor(op.getResult(), op.getValue());
   if (from != to)
     copy(from, to);
   ArrayRef<int64_t> shape = op.getResult().getType().getShape();
-  loop(shape[0], 1, [&](Value r) {
-    IrInt row = toInt(at(op.getRow0())) + toInt(r), none = toInt(index(0));
-    auto seen = schedule::rowInterval(op.getMask().mask(), floorDiv(row, op.getGroup()),
-                                      toInt(at(op.getLenQ())), toInt(at(op.getLenK())));
-    auto here = [&](IrInt key) {
-      return schedule::clamp(key - toInt(at(op.getCol0())), none, toInt(index(shape[1])));
-    };
+  const bool trans = op.getTrans(); // then queries are columns
+  const int64_t queries = shape[trans], keys = shape[!trans];
+  IrInt query0 = toInt(at(trans ? op.getCol0() : op.getRow0())),
+        key0 = toInt(at(trans ? op.getRow0() : op.getCol0())), lenQ = toInt(at(op.getLenQ()));
+  loop(queries, 1, [&](Value q) {
+    IrInt query = query0 + toInt(q), none = toInt(index(0)), all = toInt(index(keys));
+    auto seen = schedule::rowInterval(op.getMask().mask(), floorDiv(query, op.getGroup()), lenQ,
+                                      toInt(at(op.getLenK())));
+    auto here = [&](IrInt key) { return schedule::clamp(key - key0, none, all); };
     auto hide = [&](IrInt begin, IrInt end) {
-      loop(begin.get(), end.get(), 1, [&](Value c) {
-        memref::StoreOp::create(b, real(b.getF32Type(), kMasked), to, ValueRange{r, c});
+      loop(begin.get(), end.get(), 1, [&](Value k) {
+        memref::StoreOp::create(b, real(b.getF32Type(), kMasked), to,
+                                trans ? ValueRange{k, q} : ValueRange{q, k});
       });
     };
-    IrInt sinkEnd = here(seen.sinkEnd);
-    hide(sinkEnd, here(seen.lo));
-    hide(max(sinkEnd, here(seen.hi)), toInt(index(shape[1])));
+    IrInt sinkEnd = here(seen.sinkEnd), lo = here(seen.lo), hi = here(seen.hi);
+    if (trans) { // such a row is no query of this sequence
+      auto isQuery = lessThan(query, lenQ);
+      sinkEnd = select(isQuery, sinkEnd, none);
+      hi = select(isQuery, hi, none);
+    }
+    hide(sinkEnd, lo);
+    hide(max(sinkEnd, hi), all);
   });
 }
 

@@ -37,6 +37,13 @@ int64_t lanesOf(int64_t n);
 /// What a slot of a ring of ordinals holds while none is handed on: past every tile.
 inline constexpr int32_t noTile = std::numeric_limits<int32_t>::max();
 
+/// Turns as the runtime's functions take them: any vector of i32.
+inline mlir::MemRefType turnsType(mlir::MLIRContext *context) {
+  const int64_t any = mlir::ShapedType::kDynamic;
+  return mlir::MemRefType::get({any}, mlir::IntegerType::get(context, 32),
+                               mlir::StridedLayoutAttr::get(context, any, {any}));
+}
+
 /// What a kernel's ring is called outside its functions: the buffer that its programs share and, on
 /// the late clock, the record of fills whose copy is still to be done.
 struct SharedRing {
@@ -81,6 +88,7 @@ private:
   void lower(tile::LengthOp op);
   void lower(tile::RingOp op);
   void lower(tile::FillOp op);
+  void lower(tile::WriteOp op);
   void lower(tile::WaitOp op);
   void lower(tile::ReleaseOp op);
   void lower(tile::SliceOp op);
@@ -98,6 +106,7 @@ private:
   Value take(tile::ForWorkOp op, Value tiles);
   void publish(tile::ForWorkOp op, Value it, Value next);
   Value follow(tile::ForWorkOp op, Value it);
+  void callTurn(llvm::StringRef verb, tile::StoreOp op);
   Value callBaton(llvm::StringRef verb, tile::RingOp ring, Value ordinal, bool answers = false);
 
   // Multiply.cpp
@@ -110,6 +119,7 @@ private:
   void lower(tile::SplatOp op);
   void lower(tile::CastOp op);
   mlir::LogicalResult lower(tile::MapOp op);
+  void lower(tile::SumOp op);
   void lower(tile::MaskOp op);
   void lower(tile::SoftmaxStepOp op);
   void lower(tile::RescaleOp op);

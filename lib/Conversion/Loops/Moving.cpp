@@ -6,6 +6,7 @@
 #include "Loops.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/ADT/ScopeExit.h"
 #include <limits>
 
 using namespace mlir;
@@ -47,6 +48,8 @@ Value Lowering::lengthOf(ViewOp view, Value batch) {
     rows = rows - toInt(entry(view.getLeftpad(), batch));
   if (view.hasTables())
     rows = max(rows, int64_t(0));
+  if (int64_t padded = view.getPadded(); padded > 1)
+    rows = ceilDiv(rows, padded) * padded;
   return (rows * view.getGroup()).get();
 }
 void Lowering::lower(LengthOp op) {
@@ -76,9 +79,15 @@ SmallVector<Value> Lowering::rowOf(ViewOp view, Value batch, Value head, Value r
   } else if (view.hasBatch()) {
     subscripts.push_back(sequence);
   }
-  if (view.getCuSeqlens())
-    r = r + toInt(entry(view.getCuSeqlens(), sequence));
-  if (view.isColumn())
+  if (view.getCuSeqlens()) {
+    IrInt start = toInt(entry(view.getCuSeqlens(), sequence));
+    if (int64_t padded = view.getPadded(); padded > 1)
+      start = schedule::packedStart(start, toInt(sequence), /*group=*/1, padded) * padded;
+    r = r + start;
+  }
+  if (view.isBare())
+    subscripts.push_back(r.get());
+  else if (view.isColumn())
     subscripts.append({h.get(), r.get()});
   else
     subscripts.append({r.get(), h.get()});
@@ -91,6 +100,24 @@ void Lowering::moveIn(ViewOp view, Value batch, Value head, Value row, Value to)
   Type element = view.getView().getType().getElementType();
   int64_t cols = std::min(view.getView().getType().getShape()[0], shape[1]);
   IrInt length = toInt(lengthOf(view, batch));
+  if (view.isColumn() && shape[0] == 1 && shape[1] > 1) { // along the row
+    loop(shape[1], 1, [&](Value c) {
+      Value global = (toInt(row) + toInt(c)).get();
+      auto inside =
+          scf::IfOp::create(b, b.getF32Type(), lessThan(toInt(global), length).get(), true);
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPointToStart(inside.thenBlock());
+      Value value = memref::LoadOp::create(b, at(view.getView()), rowOf(view, batch, head, global));
+      if (!element.isF32())
+        value = arith::ExtFOp::create(b, b.getF32Type(), value);
+      scf::YieldOp::create(b, value);
+      b.setInsertionPointToStart(inside.elseBlock());
+      scf::YieldOp::create(b, real(b.getF32Type(), 0));
+      b.setInsertionPointAfter(inside);
+      memref::StoreOp::create(b, inside.getResult(0), to, ValueRange{index(0), c});
+    });
+    return;
+  }
   auto zero = [&](Value r, int64_t from) {
     int64_t lanes = std::min(lanesOf(from ? from : shape[1]), lanesOf(shape[1]));
     loop(index(from), index(shape[1]), lanes, [&](Value c) {
@@ -132,7 +159,18 @@ void Lowering::lower(LoadOp op) {
          bufferFor(op.getResult(), {}));
 }
 
+/// Waits for the turn of a store, or passes it on (JitSymbols).
+void Lowering::callTurn(StringRef verb, StoreOp op) {
+  if (!op.getTurns())
+    return;
+  Value turns = memref::CastOp::create(b, turnsType(b.getContext()), at(op.getTurns()));
+  func::CallOp::create(b, ("flash_turn_" + verb).str(), TypeRange(),
+                       ValueRange{turns, at(op.getPlace()), at(op.getTurn())});
+}
+
 void Lowering::lower(StoreOp op) {
+  callTurn("await", op);
+  auto passOn = llvm::make_scope_exit([&] { callTurn("pass", op); });
   Value value = at(op.getValue());
   ArrayRef<int64_t> shape = op.getValue().getType().getShape();
   if (!op.getRing())
@@ -163,6 +201,20 @@ void Lowering::moveOut(StoreOp op, Value from, int64_t begin, int64_t width) {
   auto narrowed = [&](Value value, Type type) -> Value {
     return element.isF32() ? value : arith::TruncFOp::create(b, type, value).getResult();
   };
+  /// In its turn a store is alone, else the sum of each element is one step.
+  auto put = [&](Value value, ValueRange to) {
+    if (op.getSum() && !op.getTurns()) {
+      memref::AtomicRMWOp::create(b, arith::AtomicRMWKind::addf,
+                                  vector::ExtractOp::create(b, value, ArrayRef<int64_t>{0}),
+                                  at(view.getView()), to);
+      return;
+    }
+    if (op.getSum())
+      value = arith::AddFOp::create(
+          b, vector::LoadOp::create(b, cast<VectorType>(value.getType()), at(view.getView()), to),
+          value);
+    vector::StoreOp::create(b, value, at(view.getView()), to);
+  };
   loop(shape[0], 1, [&](Value r) {
     Value global = (first + toInt(r)).get();
     auto inside = scf::IfOp::create(b, lessThan(toInt(global), length).get(), false);
@@ -174,7 +226,8 @@ void Lowering::moveOut(StoreOp op, Value from, int64_t begin, int64_t width) {
       return;
     }
     // A column that is only known when the kernel runs may leave any number of columns.
-    int64_t lanes = op.getCol() ? 1 : std::min(lanesOf(width), lanesOf(cols));
+    const bool single = op.getCol() || (op.getSum() && !op.getTurns());
+    int64_t lanes = single ? 1 : std::min(lanesOf(width), lanesOf(cols));
     if (begin)
       lanes = std::min(lanes, lanesOf(begin));
     IrInt shift = toInt(op.getCol() ? at(op.getCol()) : index(0)) + begin;
@@ -183,8 +236,7 @@ void Lowering::moveOut(StoreOp op, Value from, int64_t begin, int64_t width) {
       Value value = vector::LoadOp::create(b, vectorOf(lanes), from, ValueRange{r, c});
       SmallVector<Value> target(to);
       target.push_back((shift + toInt(c)).get());
-      vector::StoreOp::create(b, narrowed(value, VectorType::get({lanes}, element)),
-                              at(view.getView()), target);
+      put(narrowed(value, VectorType::get({lanes}, element)), target);
     });
   });
 }
@@ -270,6 +322,21 @@ void Lowering::lower(FillOp op) {
     for (auto [i, value] : llvm::enumerate(note))
       memref::StoreOp::create(b, value, record, ValueRange{slot, index(i)});
   }
+  if (baton)
+    callBaton("commit", ring, ordinal);
+}
+
+void Lowering::lower(WriteOp op) {
+  auto ring = op.getRing().getDefiningOp<RingOp>();
+  Value ordinal = at(op.getIt());
+  if (baton)
+    callBaton("acquire", ring, ordinal);
+  auto slot = tileOf(ring, slotOf(ring, ordinal)).getDefiningOp<memref::ReinterpretCastOp>();
+  ArrayRef<int64_t> shape = op.getValue().getType().getShape();
+  IrInt offset = toInt(slot.getOffsets().front());
+  if (op.getRow())
+    offset = offset + toInt(at(op.getRow())) * shape[1];
+  copy(at(op.getValue()), tileAt(b, slot.getSource(), offset.get(), shape, shape[1]));
   if (baton)
     callBaton("commit", ring, ordinal);
 }

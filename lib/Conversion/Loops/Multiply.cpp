@@ -88,6 +88,8 @@ static int64_t stretchOf(int64_t n) {
 void Lowering::multiply(MmaOp op) {
   Value a = at(op.getA()), right = at(op.getB()), to = at(op.getResult());
   ArrayRef<int64_t> shape = op.getResult().getType().getShape();
+  if (op.getTransA())
+    a = turned(a);
   int64_t contracted = cast<MemRefType>(a.getType()).getShape()[1];
   int64_t lanes = lanesOf(shape[1]), rows = std::min<int64_t>(lanesOf(shape[0]), 4);
   int64_t stretch = stretchOf(contracted);

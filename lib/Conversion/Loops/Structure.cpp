@@ -177,9 +177,9 @@ LogicalResult Lowering::lower(Operation &op) {
   b.setLoc(op.getLoc());
   return TypeSwitch<Operation *, LogicalResult>(&op)
       .Case<scf::ForOp, scf::IfOp, ForWorkOp, InTurnOp, MapOp>([&](auto op) { return lower(op); })
-      .Case<BlockRangeOp, ViewOp, LengthOp, RingOp, FillOp, WaitOp, ReleaseOp, SliceOp, ReadOp,
-            LoadOp, StoreOp, MmaOp, MmaWaitOp, SplatOp, CastOp, MaskOp, SoftmaxStepOp, RescaleOp,
-            OverflowedOp, FinalizeOp, RotateOp>([&](auto op) {
+      .Case<BlockRangeOp, ViewOp, LengthOp, RingOp, FillOp, WriteOp, WaitOp, ReleaseOp, SliceOp,
+            ReadOp, LoadOp, StoreOp, MmaOp, MmaWaitOp, SplatOp, CastOp, SumOp, MaskOp,
+            SoftmaxStepOp, RescaleOp, OverflowedOp, FinalizeOp, RotateOp>([&](auto op) {
         lower(op);
         return success();
       })
@@ -365,10 +365,14 @@ LogicalResult Lowering::lower(InTurnOp op) {
 }
 
 void Lowering::lower(BlockRangeOp op) {
-  auto runs =
-      schedule::keyRuns(op.getMask().mask(), toInt(at(op.getRow0())), op.getRows(), op.getBlock(),
-                        toInt(at(op.getLenQ())), toInt(at(op.getLenK())), op.getGroup(),
-                        toInt(at(op.getSplit())), toInt(at(op.getSplits())), op.getEveryRow());
+  const schedule::Mask mask = op.getMask().mask();
+  IrInt row0 = toInt(at(op.getRow0())), lenQ = toInt(at(op.getLenQ())),
+        lenK = toInt(at(op.getLenK()));
+  const int64_t rows = op.getRows(), block = op.getBlock();
+  auto runs = op.getQueries() ? schedule::queryRuns(mask, row0, rows, block, lenQ, lenK)
+                              : schedule::keyRuns(mask, row0, rows, block, lenQ, lenK,
+                                                  op.getGroup(), toInt(at(op.getSplit())),
+                                                  toInt(at(op.getSplits())), op.getEveryRow());
   IrInt counts[] = {runs.end, runs.right, runs.inner, runs.left, runs.sink};
   for (auto [result, count] : llvm::zip(op.getResults(), counts))
     map.map(result, count.get());

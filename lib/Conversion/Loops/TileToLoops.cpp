@@ -94,6 +94,15 @@ static void declareBaton(ModuleOp module) {
   }
 }
 
+/// What a store with a turn calls: elements of `turns`, which of them, and whose turn it is.
+static void declareTurns(ModuleOp module) {
+  OpBuilder b = OpBuilder::atBlockBegin(module.getBody());
+  Type inputs[] = {turnsType(module.getContext()), b.getIndexType(), b.getIndexType()};
+  for (StringRef name : {"flash_turn_await", "flash_turn_pass"})
+    if (!module.lookupSymbol(name))
+      func::FuncOp::create(b, module.getLoc(), name, b.getFunctionType(inputs, {})).setPrivate();
+}
+
 /// The buffers that a kernel's programs share, and the function that makes them as good as new.
 static void share(func::FuncOp kernel, llvm::MapVector<Value, SharedRing> &rings, Clock clock) {
   ImplicitLocOpBuilder b(kernel.getLoc(), kernel);
@@ -160,6 +169,10 @@ static LogicalResult convert(func::FuncOp kernel, Clock clock) {
   func::FuncOp entry = declare(kernel, kernel.getName());
   entry->setDiscardableAttrs(llvm::to_vector(kernel->getDiscardableAttrs()));
   entry->setAttr(kInterface, b.getUnitAttr());
+  if (kernel.walk([](StoreOp op) { return WalkResult(failure(bool(op.getTurns()))); })
+          .wasInterrupted())
+    entry->setAttr("flash.turns", b.getUnitAttr()),
+        declareTurns(kernel->getParentOfType<ModuleOp>());
   if (!roles && clock == Clock::eager) {
     if (failed(Lowering(kernel, entry, rings, clock, /*baton=*/false).run()))
       return failure();

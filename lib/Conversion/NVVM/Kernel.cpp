@@ -6,6 +6,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 
@@ -140,6 +141,28 @@ FailureOr<Kernel> Kernel::create(func::FuncOp func) {
   return kernel;
 }
 
+/// Whether it is a form of an op that only gradients have, which no machine's emitter knows.
+static bool isOfGradients(Operation *op) {
+  return TypeSwitch<Operation *, bool>(op)
+      .Case<tile::WriteOp, tile::SumOp>([](auto) { return true; })
+      .Case([](tile::ViewOp view) { return view.getPadded() != 1 || view.isBare(); })
+      .Case([](tile::BlockRangeOp range) { return range.getQueries(); })
+      .Case([](tile::FillOp fill) {
+        return fill.getView().getType().getShape()[0] == 1 &&
+               isa<FloatType>(fill.getRing().getType().getElementType());
+      })
+      .Case([](tile::StoreOp store) { return store.getSum(); })
+      .Case([](tile::MmaOp mma) { return mma.getTransA(); })
+      .Case([](tile::MaskOp mask) { return mask.getTrans(); })
+      .Case([](tile::MapOp map) {
+        return llvm::any_of(map.getInputs(), [&](Value input) {
+          return cast<tile::FragType>(input.getType()).getShape()[0] !=
+                 map.getResult().getType().getShape()[0];
+        });
+      })
+      .Default([](Operation *) { return false; });
+}
+
 LogicalResult Kernel::check() {
   bool ok = true;
   auto refuse = [&](Operation *op) {
@@ -169,6 +192,10 @@ LogicalResult Kernel::check() {
     return argument && argument.getOwner() == entry;
   };
   func.walk([&](Operation *op) {
+    if (isOfGradients(op)) {
+      refuse(op) << "gradients are not built for GPUs; use cpu";
+      return;
+    }
     for (Value operand : op->getOperands()) {
       bool isView = isa<tile::ViewType>(operand.getType());
       if ((isView && !viewOf(operand)) ||

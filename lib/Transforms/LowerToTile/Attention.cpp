@@ -7,7 +7,6 @@
 //===----------------------------------------------------------------------===//
 #include "Kernel.h"
 #include "flash/Schedule/Plan.h"
-#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include <cmath>
@@ -16,8 +15,6 @@ using namespace mlir;
 using namespace flash;
 
 namespace {
-constexpr float log2e = 1.44269504088896340736f;
-
 class AttentionBuilder {
 public:
   AttentionBuilder(Kernel &kernel, AttentionOp op)
@@ -41,7 +38,6 @@ private:
   Value add(Value x, Value y) { return arith::AddIOp::create(b, x, y); }
   Value sub(Value x, Value y) { return arith::SubIOp::create(b, x, y); }
   Value mul(Value x, Value y) { return arith::MulIOp::create(b, x, y); }
-  Value mulf(Value x, Value y) { return arith::MulFOp::create(b, x, y); }
 
   void declare() {
     auto qType = cast<ShapedType>(op.getQ().getType()), vType = cast<ShapedType>(op.getV().getType());
@@ -72,18 +68,13 @@ private:
                       .leftpad = k.table("leftpad_k", op.getLeftpadK())};
     Value longest = k.table("max_seqlen_q", op.getMaxSeqlenQ());
     raggedQ = queries.cuSeqlens || queries.seqused;
-    scale = op.getScale() ? k.scalar("scale", op.getScale()) : k.f32(1.0 / std::sqrt(double(headSize)));
-    if (op.getSoftcap())
-      softcap = k.scalar("softcap", op.getSoftcap());
+    scores.emplace(k, op);
     StringRef order = plan.getText("order").value_or("single");
     if (order != "single" && order != "static")
       section = k.argument("section", b.getIndexType());
 
-    auto headsOf = [&](Value x) { return k.dim(x, mlir::cast<MemRefType>(x.getType()).getRank() - 2); };
     batch = longest ? sub(k.dim(queries.cuSeqlens, 0), k.index(1)) : k.dim(q, 0);
-    Value queryHeads = headsOf(q), kvHeads = headsOf(kk);
-    // Without heads there is no work, but the ratio is computed all the same.
-    Value ratio = arith::DivUIOp::create(b, queryHeads, arith::MaxUIOp::create(b, kvHeads, k.index(1)));
+    Value queryHeads = k.dim(q, qType.getRank() - 2), kvHeads = k.dim(kk, vType.getRank() - 2), ratio = k.ratioOf(q, kk);
     Value rows = longest ? longest : k.dim(q, 1);
     group = 1;
     heads = queryHeads;
@@ -97,9 +88,7 @@ private:
     tiles = arith::CeilDivUIOp::create(b, rows, k.index(M));
     if (longest && schedule::parseOrder(order) == schedule::WorkOrder::varlenDynamic) {
       packed = queries.cuSeqlens; // the tiles of all sequences together
-      Value whole = arith::DivUIOp::create(b, mul(k.dim(q, 0), k.index(group)), k.index(M));
-      Value any = arith::MinUIOp::create(b, batch, k.index(1)); // without sequences no tile
-      tiles = mul(add(whole, batch), any);
+      tiles = k.packedTiles(mul(k.dim(q, 0), k.index(group)), M, batch);
     }
     splits = partial ? k.dim(o, 0) : k.index(1);
 
@@ -114,32 +103,12 @@ private:
     vr = k.ring("v", N, Dv, element);
     zero = k.f32(0);
     minusInf = k.f32(-INFINITY);
-    prepareScores();
   }
 
   /// Query heads of a KV head; static, since it shapes the tile's rows.
   int64_t packedGroup() {
     auto heads = [](Value x) { return mlir::cast<ShapedType>(x.getType()).getShape().take_back(2).front(); };
     return std::max<int64_t>(heads(op.getQ()) / heads(op.getK()), 1); // no heads, no work
-  }
-
-  /// c * tanh(s * scale / c) = c - 2c / (1 + exp2(s * scale * 2 log2(e) / c)): exact to f32 where the
-  /// hardware's tanh is not. The capped score needs no scale any more.
-  void prepareScores() {
-    softmaxScale = scale;
-    if (!softcap)
-      return;
-    softmaxScale = k.f32(1);
-    capSlope = arith::DivFOp::create(b, mulf(scale, k.f32(2 * log2e)), softcap);
-    capTwice = mulf(softcap, k.f32(2));
-  }
-  Value capped(Value s) {
-    return k.map(s, M, N, [&](ImplicitLocOpBuilder &b, ValueRange x) -> Value {
-      Value one = arith::ConstantOp::create(b, b.getF32FloatAttr(1));
-      Value power = math::Exp2Op::create(b, mulf(x[0], capSlope));
-      Value part = arith::DivFOp::create(b, capTwice, arith::AddFOp::create(b, power, one));
-      return arith::SubFOp::create(b, softcap, part);
-    });
   }
 
   void buildTile(ValueRange at) {
@@ -157,7 +126,7 @@ private:
     }
     SmallVector<Value> inits{k.splat(zero, M, Dv), k.splat(minusInf, M, 1), k.splat(zero, M, 1)};
     tile::FillOp::create(b, qv, bi, h, row0, qr, t);
-    Value q = wait(qr, t);
+    Value q = k.wait(qr, t);
 
     Value end, blocks;
     if (partial) { // this split's share of all blocks
@@ -188,18 +157,17 @@ private:
     auto flight = [&](int64_t rows, int64_t cols) { return tile::FlightType::get(b.getContext(), {rows, cols}, f32); };
     tile::FillOp::create(b, kv, bi, hk, col, kr, it);
     tile::FillOp::create(b, vv, bi, hk, col, vr, it);
-    Value kt = wait(kr, it);
+    Value kt = k.wait(kr, it);
     Value sf = tile::MmaOp::create(b, flight(M, N), q, kt, Value(), /*trans_b=*/true);
     Value s = tile::MmaWaitOp::create(b, k.frag(M, N, f32), sf);
     tile::ReleaseOp::create(b, kr, it);
-    if (softcap)
-      s = capped(s);
+    s = scores->capped(s, M, N);
     s = tile::MaskOp::create(b, s.getType(), s, row0, col, lenQ, lenK, mask, group);
     Type row = carried[1].getType();
-    auto step = tile::SoftmaxStepOp::create(b, s.getType(), row, row, row, tile::SoftmaxMode::online, s, carried[1], carried[2], softmaxScale);
+    auto step = tile::SoftmaxStepOp::create(b, s.getType(), row, row, row, tile::SoftmaxMode::online, s, carried[1], carried[2], scores->softmaxScale);
     Value o = tile::RescaleOp::create(b, carried[0].getType(), carried[0], step.getAlpha());
-    Value p = cast(step.getP());
-    Value vt = wait(vr, it);
+    Value p = k.cast(step.getP(), element);
+    Value vt = k.wait(vr, it);
     Value of = tile::MmaOp::create(b, flight(M, Dv), p, vt, o, /*trans_b=*/false);
     o = tile::MmaWaitOp::create(b, k.frag(M, Dv, f32), of);
     tile::ReleaseOp::create(b, vr, it);
@@ -208,28 +176,16 @@ private:
 
   void store(ValueRange carried, Value bi, Value h, Value s) {
     bool joins = sink && !partial;
-    auto final = tile::FinalizeOp::create(b, carried[0].getType(), carried[1].getType(), carried[0], carried[1], carried[2], softmaxScale, joins ? sink : Value(),
+    auto final = tile::FinalizeOp::create(b, carried[0].getType(), carried[1].getType(), carried[0], carried[1], carried[2], scores->softmaxScale, joins ? sink : Value(),
                                           joins ? h : Value(), joins ? row0 : Value(), group);
     Value o = final.getResult();
     if (partial) // a view of partials counts heads times splits
       h = add(mul(h, splits), s);
     else
-      o = cast(o);
+      o = k.cast(o, element);
     tile::StoreOp::create(b, o, ov, bi, h, row0);
     if (lv)
       tile::StoreOp::create(b, final.getLse(), lv, bi, h, row0);
-  }
-
-  Value cast(Value f) {
-    auto type = mlir::cast<tile::FragType>(f.getType());
-    if (type.getElementType() == element)
-      return f;
-    return tile::CastOp::create(b, k.frag(type.getShape()[0], type.getShape()[1], element), f);
-  }
-  Value wait(Value ring, Value it) {
-    auto type = mlir::cast<tile::RingType>(ring.getType());
-    return tile::WaitOp::create(b, tile::TileType::get(b.getContext(), type.getShape().drop_front(), type.getElementType()),
-                                ring, it);
   }
 
   Kernel &k;
@@ -240,7 +196,8 @@ private:
   Type element;
   bool partial = false, raggedQ = false; ///< sequences differ in their number of queries
   int64_t M = 0, N = 0, D = 0, Dv = 0, group = 1;
-  Value sink, scale, softcap, softmaxScale, capSlope, capTwice, section;
+  std::optional<Scores> scores;
+  Value sink, section;
   Value packed, batch, heads, headsPerKv, tiles, splits, zero, minusInf;
   Value qv, kv, vv, ov, lv, qr, kr, vr;
   Value row0, lenQ, lenK;

@@ -1,9 +1,36 @@
 //===- Kernel.cpp - a kernel under construction ---------------------------===//
 #include "Kernel.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include <cmath>
 
 using namespace mlir;
 using namespace flash;
+
+Scores::Scores(Kernel &kernel, ProblemOpInterface op) : k(kernel) {
+  ImplicitLocOpBuilder &b = k.b;
+  double headSize = cast<ShapedType>(op.getQ().getType()).getShape().back();
+  scale = softmaxScale = op.getScale() ? k.scalar("scale", op.getScale()) : k.f32(1.0 / std::sqrt(headSize));
+  if (!op.getSoftcap())
+    return;
+  softcap = k.scalar("softcap", op.getSoftcap());
+  softmaxScale = k.f32(1);
+  capSlope = arith::DivFOp::create(b, arith::MulFOp::create(b, scale, k.f32(2 * log2e)), softcap);
+  capTwice = arith::MulFOp::create(b, softcap, k.f32(2));
+}
+
+/// c * tanh(s * scale / c) = c - 2c / (1 + exp2(s * scale * 2 log2(e) / c)): exact to f32 where the
+/// hardware's tanh is not.
+Value Scores::capped(Value s, int64_t rows, int64_t cols) {
+  if (!softcap)
+    return s;
+  return k.map(s, rows, cols, [&](ImplicitLocOpBuilder &b, ValueRange x) -> Value {
+    Value one = arith::ConstantOp::create(b, b.getF32FloatAttr(1));
+    Value power = math::Exp2Op::create(b, arith::MulFOp::create(b, x[0], capSlope));
+    Value part = arith::DivFOp::create(b, capTwice, arith::AddFOp::create(b, power, one));
+    return arith::SubFOp::create(b, softcap, part);
+  });
+}
 
 Kernel::Kernel(func::FuncOp anchor, StringRef name, Operation *source, PlanAttr plan)
     : b(source->getLoc(), anchor->getContext()) {
@@ -35,12 +62,12 @@ Value Kernel::argument(StringRef name, Type type, bool keepLast, bool pages) {
   return func.getArgument(index);
 }
 
-Value Kernel::table(StringRef name, Value operand) {
-  if (!operand)
-    return {};
-  auto shaped = dyn_cast<ShapedType>(operand.getType());
+Value Kernel::table(StringRef name, Value operand) { return operand ? table(name, operand.getType()) : Value(); }
+
+Value Kernel::table(StringRef name, Type type) {
+  auto shaped = dyn_cast<ShapedType>(type);
   if (!shaped)
-    return argument(name, operand.getType());
+    return argument(name, type);
   SmallVector<int64_t> sizes(shaped.getRank(), ShapedType::kDynamic), strides(sizes);
   strides.back() = 1;
   unsigned index = func.getNumArguments();
@@ -58,10 +85,10 @@ Value Kernel::scalar(StringRef name, Value operand) {
 
 Value Kernel::dim(Value memref, int64_t dimension) { return memref::DimOp::create(b, memref, dimension); }
 
-Value Kernel::view(Value memref, int64_t cols, int64_t group, bool partial, const Tables &t) {
+Value Kernel::view(Value memref, int64_t cols, int64_t group, bool partial, const Tables &t, int64_t padded) {
   Type element = cast<MemRefType>(memref.getType()).getElementType();
   return tile::ViewOp::create(b, tile::ViewType::get(b.getContext(), {cols}, element), memref, t.cuSeqlens, t.seqused,
-                              t.appended, t.pageTable, t.batchIdx, t.leftpad, group, partial);
+                              t.appended, t.pageTable, t.batchIdx, t.leftpad, group, partial, padded);
 }
 
 Value Kernel::ring(StringRef name, int64_t rows, int64_t cols, Type element) {
@@ -71,6 +98,31 @@ Value Kernel::ring(StringRef name, int64_t rows, int64_t cols, Type element) {
 
 Value Kernel::splat(Value scalar, int64_t rows, int64_t cols) {
   return tile::SplatOp::create(b, frag(rows, cols, scalar.getType()), scalar);
+}
+
+Value Kernel::wait(Value ring, Value it) {
+  auto type = mlir::cast<tile::RingType>(ring.getType());
+  return tile::WaitOp::create(b, tile::TileType::get(b.getContext(), type.getShape().drop_front(), type.getElementType()),
+                              ring, it);
+}
+
+Value Kernel::cast(Value f, Type element) {
+  auto type = mlir::cast<tile::FragType>(f.getType());
+  if (type.getElementType() == element)
+    return f;
+  return tile::CastOp::create(b, frag(type.getShape()[0], type.getShape()[1], element), f);
+}
+
+Value Kernel::ratioOf(Value q, Value k) {
+  auto headsOf = [&](Value x) { return dim(x, mlir::cast<MemRefType>(x.getType()).getRank() - 2); };
+  // Without heads there is no work, but the ratio is computed all the same.
+  return arith::DivUIOp::create(b, headsOf(q), arith::MaxUIOp::create(b, headsOf(k), index(1)));
+}
+
+Value Kernel::packedTiles(Value rows, int64_t tileRows, Value batch) {
+  Value whole = arith::DivUIOp::create(b, rows, index(tileRows));
+  Value any = arith::MinUIOp::create(b, batch, index(1)); // without sequences no tile
+  return arith::MulIOp::create(b, arith::AddIOp::create(b, whole, batch), any);
 }
 
 Value Kernel::map(ValueRange inputs, int64_t rows, int64_t cols,
@@ -86,10 +138,13 @@ Value Kernel::map(ValueRange inputs, int64_t rows, int64_t cols,
 }
 
 void Kernel::forTiles(Value rows, int64_t tileRows, Value heads, Value batch,
-                      function_ref<void(Value, Value, Value)> body) {
-  Value tiles = arith::CeilDivUIOp::create(b, rows, index(tileRows));
-  auto work = tile::ForWorkOp::create(b, TypeRange(), b.getStringAttr("single"), tiles, heads, batch, index(1), Value(),
-                                      Value(), Value(), ValueRange(), UnitAttr(), IntegerAttr(), b.getI64IntegerAttr(1));
+                      function_ref<void(Value, Value, Value)> body, Value packed) {
+  Value tiles =
+      packed ? packedTiles(rows, tileRows, batch) : Value(arith::CeilDivUIOp::create(b, rows, index(tileRows)));
+  auto work = tile::ForWorkOp::create(b, TypeRange(), b.getStringAttr(packed ? "varlen_dynamic" : "single"), tiles, heads,
+                                      batch, index(1), packed ? index(1) : Value(), packed, Value(), ValueRange(),
+                                      UnitAttr(), packed ? b.getI64IntegerAttr(tileRows) : IntegerAttr(),
+                                      b.getI64IntegerAttr(1));
   Block *block = b.createBlock(&work.getBody());
   block->addArguments(SmallVector<Type>(4, b.getIndexType()), SmallVector<Location>(4, b.getLoc()));
   body(block->getArgument(0), block->getArgument(1), block->getArgument(2));

@@ -1,7 +1,7 @@
 //===- Kernel.h - a kernel under construction -------------------*- C++ -*-===//
 //
 // A kernel is a func.func over memrefs and scalars, each argument named by `flash.arg`. The builders of
-// its body (Attention.cpp, Combine.cpp, Append.cpp) ask for arguments by name.
+// its body (Attention.cpp, Backward.cpp, Combine.cpp, Append.cpp) ask for arguments by name.
 //
 //===----------------------------------------------------------------------===//
 #ifndef FLASH_TRANSFORMS_LOWERTOTILE_KERNEL_H
@@ -31,6 +31,7 @@ public:
                        bool pages = false);
   /// The argument for a table (i32, contiguous) or an index that the source may have; null without.
   mlir::Value table(llvm::StringRef name, mlir::Value operand);
+  mlir::Value table(llvm::StringRef name, mlir::Type type);
   /// An f32 operand of the source: an argument, or a clone of the constant it is.
   mlir::Value scalar(llvm::StringRef name, mlir::Value operand);
 
@@ -40,19 +41,27 @@ public:
   }
   mlir::Value dim(mlir::Value memref, int64_t dimension);
   mlir::Value view(mlir::Value memref, int64_t cols, int64_t group, bool partial,
-                   const Tables &tables = {});
+                   const Tables &tables = {}, int64_t padded = 1);
   mlir::Value ring(llvm::StringRef name, int64_t rows, int64_t cols, mlir::Type element);
   mlir::Value splat(mlir::Value scalar, int64_t rows, int64_t cols);
+  mlir::Value wait(mlir::Value ring, mlir::Value it);
+  /// The fragment in another element type, rounded.
+  mlir::Value cast(mlir::Value frag, mlir::Type element);
   tile::FragType frag(int64_t rows, int64_t cols, mlir::Type element) {
     return tile::FragType::get(b.getContext(), {rows, cols}, element);
   }
   /// An elementwise fragment computation; `body` gets one scalar an input and gives the result.
   mlir::Value map(mlir::ValueRange inputs, int64_t rows, int64_t cols,
                   llvm::function_ref<mlir::Value(mlir::ImplicitLocOpBuilder &, mlir::ValueRange)> body);
+  /// Query heads of a KV head, from two arguments that have heads.
+  mlir::Value ratioOf(mlir::Value q, mlir::Value k);
+  /// Tiles of `tileRows` packed rows, as for_work counts those of `batch` sequences.
+  mlir::Value packedTiles(mlir::Value rows, int64_t tileRows, mlir::Value batch);
   /// Work of one tile a block, in natural order: `body` builds tile m of `tileRows` rows, of a head
-  /// and a batch entry.
+  /// and a batch entry. With `packed` (cu_seqlens) `rows` are those of all sequences.
   void forTiles(mlir::Value rows, int64_t tileRows, mlir::Value heads, mlir::Value batch,
-                llvm::function_ref<void(mlir::Value m, mlir::Value head, mlir::Value batch)> body);
+                llvm::function_ref<void(mlir::Value m, mlir::Value head, mlir::Value batch)> body,
+                mlir::Value packed = {});
   /// Ends the kernel with a return.
   void finish();
 
@@ -60,7 +69,30 @@ public:
   mlir::ImplicitLocOpBuilder b;
 };
 
+/// The scores of an op: what q k^T is multiplied by, and its softcap.
+class Scores {
+public:
+  /// Asks for the op's scalars.
+  Scores(Kernel &kernel, ProblemOpInterface op);
+  /// `s` behind the softcap; s itself where there is none. Then only `scale` is left to multiply by.
+  mlir::Value capped(mlir::Value s, int64_t rows, int64_t cols);
+
+  mlir::Value scale, softcap;  ///< the op's; no softcap: null
+  mlir::Value softmaxScale;    ///< of capped scores
+
+private:
+  Kernel &k;
+  mlir::Value capSlope, capTwice;
+};
+
+inline constexpr float log2e = 1.44269504088896340736f;
+
 void buildAttention(Kernel &kernel, AttentionOp op);
+/// The kernels of gradients, in the order in which they run.
+void buildBackwardPrepare(Kernel &kernel, AttentionBackwardOp op);
+void buildBackward(Kernel &kernel, AttentionBackwardOp op);
+void buildBackwardFinish(Kernel &kernel, AttentionBackwardOp op);
+void buildBackwardSink(Kernel &kernel, AttentionBackwardOp op);
 void buildCombine(Kernel &kernel, CombineOp op);
 void buildAppend(Kernel &kernel, AppendOp op);
 

@@ -22,10 +22,18 @@ struct LowerToTile : flash::impl::FlashLowerToTileBase<LowerToTile> {
       SmallVector<AttentionOp> attentions(func.getOps<AttentionOp>());
       SmallVector<CombineOp> combines(func.getOps<CombineOp>());
       SmallVector<AppendOp> appends(func.getOps<AppendOp>());
-      if (attentions.empty() && combines.empty() && appends.empty())
+      SmallVector<AttentionBackwardOp> backwards(func.getOps<AttentionBackwardOp>());
+      const bool forwards = !attentions.empty() || !combines.empty() || !appends.empty();
+      if (!forwards && backwards.empty())
         continue;
+      if (backwards.size() > 1 || (forwards && !backwards.empty())) {
+        func.emitOpError("expected one attention_backward alone in a function that becomes kernels; give each a function "
+                         "of its own");
+        return signalPassFailure();
+      }
       if (failed(becomesKernels(func, attentions, combines, appends)) ||
-          failed(lower(func, attentions, combines, appends, symbols)))
+          failed(backwards.empty() ? lower(func, attentions, combines, appends, symbols)
+                                   : lower(func, backwards.front(), symbols)))
         return signalPassFailure();
     }
   }
@@ -37,9 +45,40 @@ struct LowerToTile : flash::impl::FlashLowerToTileBase<LowerToTile> {
       return func.emitOpError("expected one attention (and the combine of its parts) in a function that becomes a "
                               "kernel; give each attention a function of its own");
     for (Operation &op : func.getOps())
-      if (!isa<AttentionOp, CombineOp, AppendOp, func::ReturnOp, memref::AllocOp, memref::DeallocOp, memref::DimOp, tensor::DimOp>(op) &&
+      if (!isa<AttentionOp, AttentionBackwardOp, CombineOp, AppendOp, func::ReturnOp, memref::AllocOp, memref::DeallocOp, memref::DimOp, tensor::DimOp>(op) &&
           !op.hasTrait<OpTrait::ConstantLike>())
         return op.emitOpError("stands beside an attention in a function that becomes a kernel; move it to its caller");
+    return success();
+  }
+
+  static FailureOr<Kernel> makeKernel(func::FuncOp func, const std::string &name, Operation *op) {
+    auto plan = op->getAttrOfType<PlanAttr>("plan");
+    if (!plan || !plan.getInt("tile", 0))
+      return op->emitOpError("expected a plan with a tile; run flash-select-tiles before");
+    return Kernel(func, name, op, plan);
+  }
+
+  /// Gradients take three kernels, and one more where there is a sink.
+  LogicalResult lower(func::FuncOp func, AttentionBackwardOp op, SymbolTable &symbols) {
+    std::string name = func.getName().str();
+    symbols.remove(func);
+    struct Part {
+      const char *suffix;
+      void (*build)(Kernel &, AttentionBackwardOp);
+    };
+    const Part parts[] = {{"_prepare", buildBackwardPrepare},
+                          {"", buildBackward},
+                          {"_finish", buildBackwardFinish},
+                          {"_sink", buildBackwardSink}};
+    for (const Part &part : ArrayRef(parts).drop_back(op.getSink() ? 0 : 1)) {
+      auto kernel = makeKernel(func, name + part.suffix, op);
+      if (failed(kernel))
+        return failure();
+      if (*part.suffix)
+        kernel->func->setAttr("flash.op", kernel->b.getStringAttr(std::string("attention_backward") + part.suffix));
+      part.build(*kernel, op);
+    }
+    func.erase();
     return success();
   }
 
@@ -47,13 +86,7 @@ struct LowerToTile : flash::impl::FlashLowerToTileBase<LowerToTile> {
                       ArrayRef<AppendOp> appends, SymbolTable &symbols) {
     std::string name = func.getName().str();
     symbols.remove(func); // frees the name; the function itself goes once its kernels stand
-    auto kernelFor = [&](Operation *op, StringRef suffix) -> FailureOr<Kernel> {
-      auto plan = op->getAttrOfType<PlanAttr>("plan");
-      if (!plan || !plan.getInt("tile", 0))
-        return op->emitOpError("expected a plan with a tile; run flash-select-tiles before");
-      Kernel kernel(func, name + suffix.str(), op, plan);
-      return kernel;
-    };
+    auto kernelFor = [&](Operation *op, StringRef suffix) { return makeKernel(func, name + suffix.str(), op); };
     for (AppendOp op : appends) { // first: the attention reads what it writes
       auto kernel = kernelFor(op, attentions.empty() ? "" : "_append");
       if (failed(kernel))

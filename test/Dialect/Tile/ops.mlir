@@ -16,7 +16,7 @@
 // CHECK-LABEL: func.func @declarations
 func.func @declarations(%m: !mem, %o: memref<2x3x5x4x64xf32>, %lse: memref<3x4x5xf32>, %i: index, %f: f32) {
   // CHECK: %[[V:.*]] = flash_tile.view %{{.*}} : memref<?x?x?x64xbf16, strided<[?, ?, ?, 1], offset: ?>> -> <64xbf16>
-  // GENERIC: "flash_tile.view"(%{{.*}}) <{group = 1 : i64, operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0>}>
+  // GENERIC: "flash_tile.view"(%{{.*}}) <{group = 1 : i64, operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0>, padded = 1 : i64}>
   %v = flash_tile.view %m : !mem -> !V
   // CHECK: flash_tile.view %{{.*}} {group = 2 : i64, partial} : memref<2x3x5x4x64xf32> -> <64xf32>
   %ov = flash_tile.view %o {group = 2, partial} : memref<2x3x5x4x64xf32> -> !flash_tile.view<64xf32>

@@ -10,7 +10,7 @@
 // CHECK-LABEL: func.func @packed
 func.func @packed(%q: memref<?x4x64xbf16>, %lse: memref<4x?xf32>, %op: memref<3x?x4x64xf32>, %cu: !rows, %used: !rows) {
   // CHECK: flash_tile.view %{{.*}} cu_seqlens(%{{.*}} : memref<?xi32>) {group = 2 : i64} : memref<?x4x64xbf16> -> <64xbf16>
-  // GENERIC: "flash_tile.view"({{.*}}) <{group = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 0>}>
+  // GENERIC: "flash_tile.view"({{.*}}) <{group = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 0>, padded = 1 : i64}>
   %v = flash_tile.view %q cu_seqlens(%cu : !rows) {group = 2} : memref<?x4x64xbf16> -> !V
   // CHECK: flash_tile.view %{{.*}} cu_seqlens(%{{.*}} : memref<?xi32>) seqused(%{{.*}} : memref<?xi32>) : memref<4x?xf32> -> <1xf32>
   %l = flash_tile.view %lse cu_seqlens(%cu : !rows) seqused(%used : !rows) : memref<4x?xf32> -> <1xf32>
