@@ -128,6 +128,11 @@ private:
         /*has_side_effects=*/true, /*is_align_stack=*/false, LLVM::tailcallkind::TailCallKind::None,
         LLVM::AsmDialectAttr::get(b.getContext(), LLVM::AsmDialect::AD_ATT), ArrayAttr());
   }
+  /// One arrival, and so many bytes to come.
+  void expect(B &b, Value full, int64_t bytes) {
+    NVVM::MBarrierArriveExpectTxOp::create(b, Type(), full, i32(b, bytes), NVVM::MemScopeKind::CTA,
+                                           /*relaxed=*/false, Value());
+  }
   /// One arrival at a barrier, where `isOne` (or unset) says so. Predicated, not branched around:
   /// no divergence next to the products.
   void arrive(B &b, Value barrier, Value isOne = {}) {
@@ -400,46 +405,31 @@ void Sm90Emitter::fill(B &b, tile::FillOp op, tile::FillOp::Adaptor in) {
     return;
   }
   tile::ViewOp view = viewOf(op.getView());
-  if (view.hasTables()) {
-    NVVM::MBarrierArriveExpectTxOp::create(b, Type(), full, i32(b, slotBytes(type)),
-                                           NVVM::MemScopeKind::CTA, /*relaxed=*/false, Value());
-    copyByTables(b, op, in, ring, slotOffset(b, ring, slot.number), full);
-    return;
-  }
-  const int64_t cluster = ring.getCluster(), share = boxRows(ring);
-  Value map = kernel.tensorMap(view, share);
-  NVVM::MBarrierArriveExpectTxOp::create(b, Type(), full, i32(b, slotBytes(type)),
-                                         NVVM::MemScopeKind::CTA, /*relaxed=*/false, Value());
+  expect(b, full, slotBytes(type));
   Value offset = slotOffset(b, ring, slot.number);
+  if (view.hasTables())
+    return copyByTables(b, op, in, ring, offset, full);
+  const int64_t cluster = ring.getCluster(), share = boxRows(ring);
+  if (cluster == 1)
+    return copyBoxes(b, op, in.getHead(),
+                     {in.getBatch(),
+                      floorDiv(IrInt(b, in.getRow()), static_cast<int64_t>(view.getGroup())).get()},
+                     rows, offset, full);
+  Value map = kernel.tensorMap(view, share);
   Value row = toI32(b, in.getRow()), head = toI32(b, in.getHead()), batch = toI32(b, in.getBatch());
-  Value everyone;
-  if (cluster > 1) {
-    Value first = arith::MulIOp::create(b, clusterRank(b), i32(b, share));
-    row = arith::AddIOp::create(b, row, first);
-    offset =
-        arith::AddIOp::create(b, offset, arith::MulIOp::create(b, first, i32(b, panelRowBytes)));
-    everyone = arith::ConstantOp::create(b, b.getI16IntegerAttr((1 << cluster) - 1));
-  }
+  Value first = arith::MulIOp::create(b, clusterRank(b), i32(b, share));
+  row = arith::AddIOp::create(b, row, first);
+  offset = arith::AddIOp::create(b, offset, arith::MulIOp::create(b, first, i32(b, panelRowBytes)));
+  Value everyone = arith::ConstantOp::create(b, b.getI16IntegerAttr((1 << cluster) - 1));
   for (int64_t panel = 0; panel < panelsOf(type.getShape()[2]); ++panel) {
-    // Dimensions d, s, h, b. The whole box counts, also where it lies outside the tensor.
+    // In every block at the address that it has here. As text: the op's generic addresses cost
+    // the copier registers.
     Value at =
         kernel.shared(b, arith::AddIOp::create(b, offset, i32(b, panel * rows * panelRowBytes)));
-    Value col = i32(b, panel * panelCols);
-    if (cluster > 1) {
-      // In every block at the address that it has here. As text: the op's generic addresses cost
-      // the copier registers.
-      asmText(b, {at, map, col, row, head, batch, full, everyone},
-              "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-              ".multicast::cluster [$0], [$1, {$2, $3, $4, $5}], [$6], $7;",
-              "r,l,r,r,r,r,r,h,~{memory}");
-      continue;
-    }
-    SmallVector<Value> place{col, row, head, batch};
-    if (int64_t group = view.getGroup(); group > 1) // dimensions d, head of the query, s, h, b
-      place = {col, i32(b, 0), toI32(b, floorDiv(IrInt(b, in.getRow()), group).get()), head, batch};
-    NVVM::CpAsyncBulkTensorGlobalToSharedClusterOp::create(
-        b, at, map, place, full, ValueRange(), Value(), Value(), NVVM::TMALoadMode::TILE,
-        /*isCTAOnly=*/true, NVVM::CTAGroupKindAttr(), Value());
+    asmText(b, {at, map, i32(b, panel * panelCols), row, head, batch, full, everyone},
+            "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+            ".multicast::cluster [$0], [$1, {$2, $3, $4, $5}], [$6], $7;",
+            "r,l,r,r,r,r,r,h,~{memory}");
   }
 }
 
@@ -454,6 +444,8 @@ void Sm90Emitter::copyBoxes(B &b, tile::FillOp op, Value head, Kernel::Place pla
   for (int64_t panel = 0; panel < panelsOf(type.getShape()[2]); ++panel) {
     Value at = kernel.shared(
         b, arith::AddIOp::create(b, offset, i32(b, panel * type.getShape()[1] * panelRowBytes)));
+    // Dimensions d, head of the query in a group, s, h, b. The whole box counts, also where it
+    // lies outside the tensor.
     SmallVector<Value> coordinates{i32(b, panel * panelCols)};
     if (view.getGroup() > 1)
       coordinates.push_back(i32(b, 0));
@@ -576,8 +568,7 @@ Value Sm90Emitter::publish(B &b, tile::RingOp ring, Value it, Value ordinal) {
   b.setInsertionPointToStart(branch.thenBlock());
   scf::YieldOp::create(b, handOn());
   b.setInsertionPointToStart(branch.elseBlock());
-  NVVM::MBarrierArriveExpectTxOp::create(b, Type(), full, i32(b, schedule::ordinalBytes),
-                                         NVVM::MemScopeKind::CTA, /*relaxed=*/false, Value());
+  expect(b, full, schedule::ordinalBytes);
   await(b, full, slot.parity);
   Value got = LLVM::LoadOp::create(b, b.getI32Type(), place, /*alignment=*/0, /*isVolatile=*/true);
   Value yes = arith::ConstantOp::create(b, b.getBoolAttr(true));
