@@ -49,7 +49,7 @@ def test_refusals():
     with pytest.raises(ValueError, match="k's head size"):
         flash_mlir.explain(SHAPES[0], (4, 4096, 4, 64), SHAPES[2])
     with pytest.raises(ValueError, match="sm_86 has 101376"):
-        flash_mlir.explain(*SHAPES, target="sm_86", plan="#flash.plan<stages = 3>")
+        flash_mlir.explain(*SHAPES, target="sm_86", plan="#flash.plan<stages = 5>")
     with pytest.raises(NotImplementedError, match="f8"):
         flash_mlir.explain(*SHAPES, element="f8e4m3")
     with pytest.raises(ValueError, match="f32"):

@@ -187,7 +187,7 @@ TEST(Plan, RefusesWithDemandFactAndWayOut) {
             "one consumer would hold 512 of 512 output columns, a product on sm_90a has at most "
             "256; split columns over more consumers");
   const Problem ada = problem(Target::sm89, 96, 96);
-  EXPECT_EQ(refused(ada, {.tileM = 64, .tileN = 32, .splitBy = SplitBy::columns}),
+  EXPECT_EQ(refused(ada, {.tileM = 64, .tileN = 32, .consumers = 2, .splitBy = SplitBy::columns}),
             "one consumer would store 48 of 96 output columns, expected a multiple of 32 on sm_89; "
             "split rows, or columns over other consumers");
   EXPECT_EQ(refused(ada, {.consumers = 1, .warps = 3}),
