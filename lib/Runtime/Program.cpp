@@ -17,7 +17,7 @@ Program::Program(Request asked) : request(std::move(asked)), mlir(opText(request
 void Program::loadImage() {
   loaded = std::make_unique<cuda::Loaded>(
       kernels, cuda::Capability(schedule::targetName(request.problem.target)), ptx, cubin,
-      request.problem.element, schedule::streamsKeys(request.plan, request.problem.target));
+      request.problem.element);
 }
 
 Outcome Program::assemble() {

@@ -302,6 +302,9 @@ static std::optional<std::string> whyNotStaged(const Plan &plan, const Problem &
   return std::nullopt;
 }
 
+/// Columns of a 128-byte panel of 16-bit elements.
+static constexpr int64_t panelColumns = 64;
+
 static void chooseStaging(Plan &plan, const Problem &problem, const PlanOverrides &overrides) {
   plan.stagedColumns = 0;
   if (overrides.stagedColumns) {
@@ -316,12 +319,15 @@ static void chooseStaging(Plan &plan, const Problem &problem, const PlanOverride
     plan.reasons.staging = *why;
     return;
   }
-  plan.stagedColumns = outputColumns(tileOf(plan), {plan.headTile, plan.headTileV});
+  // All columns of a consumer, or as many panels as fit: those that wait for each other still
+  // measured 2 % faster than stores from registers at 512 keys, and as fast at 8192.
   plan.reasons.staging = "the copy engine stores it beside the next tile";
-  if (std::holds_alternative<BlockLayout>(
-          layOut(ringsOf(plan, problem.element), machineOf(problem.target))))
-    return;
-  plan.stagedColumns = 0;
+  const int64_t all = outputColumns(tileOf(plan), {plan.headTile, plan.headTileV});
+  for (plan.stagedColumns = all; plan.stagedColumns > 0;
+       plan.stagedColumns = floorDiv(plan.stagedColumns - 1, panelColumns) * panelColumns)
+    if (std::holds_alternative<BlockLayout>(
+            layOut(ringsOf(plan, problem.element), machineOf(problem.target))))
+      return;
   plan.reasons.staging = "keys and values leave no shared memory for it";
 }
 
@@ -427,11 +433,12 @@ static std::optional<std::string> whyNotStagedColumns(const Plan &plan, const Pr
   if (auto why = whyNotStaged(plan, problem))
     return "storing via shared memory (staged_columns) takes a tensor map, " + *why +
            "; leave staged_columns out";
-  const int64_t all = outputColumns(tileOf(plan), {plan.headTile, plan.headTileV}), panel = 64;
+  const int64_t all = outputColumns(tileOf(plan), {plan.headTile, plan.headTileV});
   if (problem.target != Target::cpu && plan.stagedColumns != all &&
-      (plan.stagedColumns > all || plan.stagedColumns % panel))
+      (plan.stagedColumns > all || plan.stagedColumns % panelColumns))
     return "expected staged columns to be all " + number(all) + " of a consumer's output, or a " +
-           "multiple of " + number(panel) + " of them, they are " + number(plan.stagedColumns);
+           "multiple of " + number(panelColumns) + " of them, they are " +
+           number(plan.stagedColumns);
   return std::nullopt;
 }
 

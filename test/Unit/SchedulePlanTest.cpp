@@ -239,10 +239,11 @@ TEST(Plan, TheOutputIsStagedWhereItFits) {
   EXPECT_EQ(planned(h, {.stagedColumns = 0}).stagedColumns, 0);
   EXPECT_EQ(planned(h, {.stagedColumns = 64}).stagedColumns, 64);
   EXPECT_EQ(planned(problem(Target::sm90, 64, 512), {.deferMax = false}).stagedColumns, 256);
-  // A part of the output at once is for a hand to say.
+  // Of a wide output as much at once as fits, or nothing.
   const Problem wide = problem(Target::sm90, 256, 256);
-  EXPECT_EQ(planned(wide).stagedColumns, 0);
-  EXPECT_EQ(planned(wide, {.stagedColumns = 64}).stagedColumns, 64);
+  EXPECT_EQ(planned(wide).stagedColumns, 64);
+  EXPECT_EQ(planned(wide, {.stagedColumns = 0}).stagedColumns, 0);
+  EXPECT_EQ(planned(wide, {.tileM = 128, .tileN = 80, .deferMax = false}).stagedColumns, 0);
   EXPECT_EQ(planned(problem(Target::sm80)).stagedColumns, 0);
   EXPECT_EQ(planned(problem(Target::cpu)).stagedColumns, 0);
   EXPECT_EQ(refused(h, {.stagedColumns = 96}),

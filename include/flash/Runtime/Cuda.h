@@ -74,11 +74,10 @@ Or<int64_t> multiprocessors(int device, Capability needed);
 class Loaded {
 public:
   /// `cubin` may be empty, and runs on no other generation of devices; the driver compiles `ptx`.
-  /// `streamsKeys`: schedule::streamsKeys of the plan.
   Loaded(std::vector<Kernel> kernels, Capability of, std::string ptx, std::string cubin,
-         schedule::ElementType element, bool streamsKeys)
+         schedule::ElementType element)
       : kernels(std::move(kernels)), of(of), ptx(std::move(ptx)), cubin(std::move(cubin)),
-        element(element), streamsKeys(streamsKeys) {}
+        element(element) {}
 
   /// Checks the operands and queues kernel `number`. Waits for nothing.
   Outcome launch(size_t number, const Operands &operands, const Launch &launch);
@@ -98,7 +97,6 @@ private:
   Capability of;
   std::string ptx, cubin;
   schedule::ElementType element;
-  bool streamsKeys;
   std::mutex mutex;
   std::vector<Module> modules;
 };
