@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+"""Everything that a GPU must show, in one run: timings one by one first, then all checks at once, then the sanitizers.
+
+    python3 test/Integration/accept_gpu.py CASES_FOLDER [--stages timings,checks,sanitizers] [--only TEXT] [--out FOLDER] [--seconds 600]
+    python3 bundle/cases/accept_gpu.py bundle/cases --stages checks      of what ./dev bundle packed
+
+Needs torch and, for the sanitizers, compute-sanitizer. CASES_FOLDER holds handed.jsonl, run.py and reference.py. Each command's output
+goes to FOLDER; the last line of each is printed as it ends, with its seconds. Ends with `N passed, M failed`: a command passes if it
+exits with 0. A bar that a benchmark misses is in its output and fails nothing.
+"""
+import argparse
+import concurrent.futures
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOTS = (HERE.parent, HERE.parents[1])  # of a bundle, of the sources
+BENCHMARKS = next(root / "benchmarks" for root in ROOTS if (root / "benchmarks").exists())
+PACKAGE = next(place for place in (ROOTS[0], ROOTS[1] / "python") if (place / "flash_mlir").exists())
+ENVIRONMENT = dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, [str(PACKAGE), os.environ.get("PYTHONPATH")])))
+TARGETS = ("sm_90a", "sm_80")
+SHARDS = 4  # processes that share one list of problems
+SANITIZERS = ("memcheck", "racecheck", "synccheck")
+
+
+def benchmark(name, script, *options):
+    return name, lambda a: [BENCHMARKS / script, *options, "--json", a.out / f"{name}.jsonl"]
+
+
+def timings():
+    yield benchmark("grid", "grid.py", "--suite", "fwd,gqa,local")
+    yield benchmark("serving", "serving.py")
+    yield benchmark("grid-sm_80", "grid.py", "--target", "sm_80", "--peers", "fa2")
+    yield benchmark("heads", "grid.py", "--suite", "heads")
+    yield benchmark("grid-f16", "grid.py", "--element", "f16")
+
+
+def handed(a, shard):
+    """A file of every SHARDS-th case."""
+    path = a.out / f"handed-{shard}.jsonl"
+    path.write_text("".join((a.folder / "handed.jsonl").read_text().splitlines(keepends=True)[shard::SHARDS]))
+    return path
+
+
+def checks():
+    for target in TARGETS:
+        for shard in range(SHARDS):
+            yield f"handed-{target}-{shard}", lambda a, t=target, s=shard: [a.folder / "run.py", handed(a, s), "--target", t, "--skip-backward"]
+            yield f"serving-{target}-{shard}", lambda a, t=target, s=shard: [HERE / "random_serving.py", a.folder, "--target", t, "--seed", str(1000 * (s + 1)), "--count", "75"]
+        yield f"random-{target}", lambda a, t=target: [HERE / "random_gpu.py", a.folder, "--target", t, "--seed", "5", "--jobs", str(SHARDS)]
+        yield f"launches-{target}", lambda a, t=target: [HERE / "launches_gpu.py", "--targets", t]
+        yield f"graph-{target}", lambda a, t=target: [HERE / "graph_gpu.py", "--target", t]
+    yield "offsets", lambda a: [HERE / "offsets_gpu.py"]
+    yield "repeat", lambda a: [HERE / "repeat_gpu.py", "--jobs", str(SHARDS)]
+    yield "streams", lambda a: [HERE / "streams_gpu.py"]
+
+
+def sanitizers():
+    for tool in SANITIZERS:
+        for target in TARGETS:
+            for script in ("random_gpu.py", "random_serving.py"):
+                own = ["--jobs", "1"] if script == "random_gpu.py" else []
+                yield f"{tool}-{script[:-3]}-{target}", lambda a, f=script, t=target, own=own: [HERE / f, a.folder, "--target", t, "--seed", "40", "--count", "10", *own]
+
+
+STAGES = {"timings": (timings, 1), "checks": (checks, os.cpu_count()), "sanitizers": (sanitizers, os.cpu_count())}
+
+
+def run(name, command, arguments, until):
+    """Whether the command ended well; its last line and seconds are printed."""
+    start, output = time.time(), arguments.out / f"{name}.txt"
+    tool = name.split("-")[0]
+    prefix = [shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer", "--tool", tool, "--error-exitcode", "9"] if tool in SANITIZERS else []
+    with open(output, "w") as f:
+        try:
+            code = subprocess.run([*prefix, sys.executable, *command(arguments)], stdout=f, stderr=subprocess.STDOUT, env=ENVIRONMENT, timeout=max(until - start, 1)).returncode
+        except subprocess.TimeoutExpired:
+            code = "out of time"
+        except OSError as e:
+            code = str(e)
+    lines = output.read_text(errors="replace").strip().splitlines()
+    print(f"{'ok' if code == 0 else f'FAIL ({code})'}  {name}, {time.time() - start:.0f} s: {lines[-1][:160] if lines else 'no output'}", flush=True)
+    return code == 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=pathlib.Path, help="where handed.jsonl, run.py and reference.py are")
+    parser.add_argument("--stages", default=",".join(STAGES), help="(default: %(default)s)")
+    parser.add_argument("--only", default="", help="commands whose name holds this")
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("accept"), help="(default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=600, help="for all of it")
+    arguments = parser.parse_args()
+    unknown = [s for s in arguments.stages.split(",") if s not in STAGES]
+    if unknown:
+        parser.error(f"expected --stages to be of {', '.join(STAGES)}, got {unknown[0]}")
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    until, good = time.time() + arguments.seconds, []
+    for stage in arguments.stages.split(","):
+        commands, jobs = STAGES[stage]
+        with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+            good += pool.map(lambda x: run(*x, arguments, until), [x for x in commands() if arguments.only in x[0]])
+    print(f"{sum(good)} passed, {len(good) - sum(good)} failed")
+    return not good or not all(good)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
