@@ -75,6 +75,11 @@ def FlashLowerToTile : Pass<"flash-lower-to-tile", "::mlir::ModuleOp"> {
     arguments are memrefs and scalars, each named by `flash.arg`: q, k, v, o, lse, sink, o_partial, lse_partial, scale,
     softcap, section; of sequences cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, page_table, kv_batch_idx, leftpad_k,
     max_seqlen_q, appended; of an append k_new, v_new, rotary_cos, rotary_sin, q_turned. The plainest right program; every later pass is optional but `flash-tile-assign`.
+
+    `flash.attention_backward` becomes three kernels, and a fourth where there is a sink: `@f_prepare` (delta, lse in log2, dq_sum
+    and turns cleared), `@f` (tiles of keys; dk, dv, and dq_sum added to), `@f_finish` (dq) and `@f_sink` (dsink). Their
+    arguments are besides do, dq, dk, dv, dsink, and what they write for each other in whole tiles of queries: dq_sum
+    (f32, as q), lse_log2 and delta (f32, as lse), and with `ordered` turns (i32, one for each tile of queries).
   }];
   let dependentDialects = ["::flash::tile::TileDialect", "::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect",
                            "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect"];
@@ -87,13 +92,16 @@ def FlashTileSkipBlocks : Pass<"flash-tile-skip-blocks"> {
     `flash_tile.block_range`. Where the mask has no bound, `right` is the ragged end alone and says so
     (`flash_tile.at_most_one`). Changes no number: a skipped block has p = 0 and alpha = 1. Only where the keys are split,
     the needed ones are what is split: each part sees other keys than without, and results agree up to rounding.
+
+    Of gradients blocks are queries, `left` are those of the diagonal, `right` may be several of ragged keys, and sink
+    tokens have no run of their own. The turns of sums count the blocks that are left.
   }];
   let dependentDialects = ["::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect"];
 }
 def FlashTilePipelineLoads : Pass<"flash-tile-pipeline-loads"> {
   let summary = "Starts the loads of a block while the one before is computed";
   let description = [{
-    Expects fill and wait in one run. Gives the K and V rings the plan's `stages`, moves the fill of K one block ahead (across
+    Expects fill and wait in one run (of gradients, read Q and lse for K, dO and delta for V). Gives the K and V rings the plan's `stages`, moves the fill of K one block ahead (across
     the seams of runs) and the first one before Q's. With `in_step = true`, where the warps that compute copy too, a fill
     stands right behind the wait after which its slot is free, as many blocks ahead as there are stages. Changes no number.
   }];

@@ -4,7 +4,8 @@
 //                                            for i: if i + 1 < total: fill K(i + 1)
 //                                                   fill V(i); ...
 //
-// K runs one block ahead, also from the last block of a run to the first of the next.
+// K runs one block ahead, also from the last block of a run to the first of the next. So do Q and the lse of
+// gradients, whose V is dO and delta.
 //
 // In step, where the warps that compute copy too: a slot is filled right behind the wait that tells
 // each warp that all others are done with it, s stages ahead:
@@ -139,19 +140,34 @@ struct PipelineLoads : flash::impl::FlashTilePipelineLoadsBase<PipelineLoads> {
   }
 
   LogicalResult pipeline(ArrayRef<scf::ForOp> runs, int64_t stages) {
+    // Of gradients blocks are queries, and Q is what the first product waits for.
+    const bool queries = !fillOf(runs.front(), "k");
+    const SmallVector<StringRef> ahead = queries ? SmallVector<StringRef>{"q", "lse"} : SmallVector<StringRef>{"k"};
+    const SmallVector<StringRef> inPlace = queries ? SmallVector<StringRef>{"do", "delta"} : SmallVector<StringRef>{"v"};
     // The first block, before everything else that the tile loads.
-    tile::FillOp first = *runs.front()->getBlock()->getOps<tile::FillOp>().begin();
-    FailureOr<Loads> k = loadsOf(runs, "k", stages, first), v = loadsOf(runs, "v", stages, first);
-    if (failed(k) || failed(v))
-      return failure();
-    ImplicitLocOpBuilder b(first.getLoc(), first);
-    k->prefetch(b, Value(), 0, 0);
+    auto fills = runs.front()->getBlock()->getOps<tile::FillOp>();
+    Operation *first = fills.empty() ? scf::ForOp(runs.front()).getOperation() : (*fills.begin()).getOperation();
+    SmallVector<Loads> early;
+    for (StringRef name : ahead) {
+      FailureOr<Loads> loads = loadsOf(runs, name, stages, first);
+      if (failed(loads))
+        return failure();
+      early.push_back(*loads);
+    }
+    for (StringRef name : inPlace)
+      if (failed(loadsOf(runs, name, stages, first)))
+        return failure();
+    ImplicitLocOpBuilder b(first->getLoc(), first);
+    for (Loads &loads : early)
+      loads.prefetch(b, Value(), 0, 0);
     for (auto [index, run] : llvm::enumerate(runs)) {
       b.setInsertionPointToStart(scf::ForOp(run).getBody());
-      k->prefetch(b, scf::ForOp(run).getInductionVar(), 1, index);
+      for (Loads &loads : early)
+        loads.prefetch(b, scf::ForOp(run).getInductionVar(), 1, index);
     }
-    for (tile::FillOp fill : k->fills)
-      fill.erase();
+    for (Loads &loads : early)
+      for (tile::FillOp fill : loads.fills)
+        fill.erase();
     return success();
   }
 

@@ -175,6 +175,18 @@ std::optional<std::string> flash::test::differs(const Problem &p, const Outputs 
 // Compiling and running
 //===----------------------------------------------------------------------===//
 
+std::string flash::test::maskText(const schedule::Mask &mask) {
+  std::string text = "#flash.mask<" + std::string(schedule::maskName(mask.kind));
+  for (auto [name, value] : {std::pair("left", mask.left), std::pair("right", mask.right)})
+    if (mask.kind == schedule::MaskKind::local && value >= 0)
+      text += std::string(", ") + name + " = " + std::to_string(value);
+  if (mask.chunk)
+    text += ", chunk = " + std::to_string(mask.chunk);
+  if (mask.sinkTokens)
+    text += ", sink_tokens = " + std::to_string(mask.sinkTokens);
+  return text + ">";
+}
+
 std::string flash::test::opText(const Problem &p, const std::string &plan) {
   std::string text;
   llvm::raw_string_ostream os(text);
@@ -203,19 +215,11 @@ std::string flash::test::opText(const Problem &p, const std::string &plan) {
   os << "func.func @f(%q: " << q << ", %k: " << k << ", %v: " << v << ", %scale: f32"
      << (p.sink ? ", %sink: " + sink : "") << (p.softcap ? ", %cap: f32" : "") << arguments
      << ") -> (" << o << ", " << lse << ") {\n";
-  std::string mask = std::string(schedule::maskName(p.mask.kind));
-  for (auto [name, value] : {std::pair("left", p.mask.left), std::pair("right", p.mask.right)})
-    if (p.mask.kind == schedule::MaskKind::local && value >= 0)
-      mask += std::string(", ") + name + " = " + n(value);
-  if (p.mask.chunk)
-    mask += ", chunk = " + n(p.mask.chunk);
-  if (p.mask.sinkTokens)
-    mask += ", sink_tokens = " + n(p.mask.sinkTokens);
   std::string head = "flash.attention %q, %k, %v" +
                      std::string(p.sink && p.splits == 1 ? " sink(%sink : " + sink + ")" : "") +
                      " scale %scale" + (p.softcap ? " softcap %cap" : "") + clauses +
-                     " by #flash.mask<" + mask +
-                     "> {target = #flash.target<\"cpu\">, plan = #flash.plan<" + plan +
+                     " by " + maskText(p.mask) +
+                     " {target = #flash.target<\"cpu\">, plan = #flash.plan<" + plan +
                      ">} : " + q + ", " + k + ", " + v + " -> ";
   if (p.splits == 1) {
     os << "  %o, %lse = " << head << o << ", " << lse << "\n";

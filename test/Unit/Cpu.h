@@ -73,6 +73,8 @@ Outputs expected(const Problem &problem, Inputs &inputs);
 /// What is wrong with `got`, or nothing.
 std::optional<std::string> differs(const Problem &problem, const Outputs &got, const Outputs &want);
 
+std::string maskText(const schedule::Mask &mask);
+
 /// An attention op of the problem in a function @f, with `plan` between the plan's angle brackets.
 std::string opText(const Problem &problem, const std::string &plan);
 

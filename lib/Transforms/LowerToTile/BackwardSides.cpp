@@ -1,0 +1,139 @@
+//===- BackwardSides.cpp - before and after the kernel of gradients -------===//
+#include "Gradients.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace flash;
+
+namespace {
+class SideBuilder : Gradients {
+public:
+  SideBuilder(Kernel &kernel, AttentionBackwardOp op) : Gradients(kernel, op) {}
+  void prepare();
+  void finish();
+  void sink();
+
+private:
+  /// Tiles of the rows of q, over its heads; `q` is laid out as q is.
+  void forQueryTiles(Value q, function_ref<void(Value, Value, Value)> body) {
+    Value cu = queries.cuSeqlens;
+    Value batch = cu ? sub(k.dim(cu, 0), k.index(1)) : k.dim(q, 0);
+    k.forTiles(k.dim(q, cu ? 0 : 1), M, headsOf(q), batch, body, cu);
+  }
+  Value load(Value view, int64_t rows, int64_t cols, Value bi, Value h, Value row) {
+    Type type = cast<tile::ViewType>(view.getType()).getElementType();
+    return tile::LoadOp::create(b, k.frag(rows, cols, type), view, bi, h, row);
+  }
+};
+
+void SideBuilder::prepare() {
+  Value o = argument("o", op.getO()), dO = argument("do", op.getDO()),
+        lse = statistic("lse", op.getLse());
+  Value lse2 = statistic("lse_log2", op.getLse()), delta = statistic("delta", op.getLse()),
+        sum = sumOfDq();
+  askForQueries();
+  askForTurns();
+  Value ov = k.view(o, headSizeV, 1, false, queries),
+        dov = k.view(dO, headSizeV, 1, false, queries);
+  Value lv = k.view(lse, 1, 1, false, queries), l2v = padded(lse2, 1), ev = padded(delta, 1),
+        sumv = padded(sum, D);
+  forQueryTiles(o, [&](Value m, Value h, Value bi) {
+    Value row = mul(m, k.index(M));
+    Value rows = k.map({load(ov, M, Dv, bi, h, row), load(dov, M, Dv, bi, h, row)}, M, Dv,
+                       [&](ImplicitLocOpBuilder &b, ValueRange x) -> Value {
+                         auto wide = [&](Value v) -> Value {
+                           return element.isF32()
+                                      ? v
+                                      : arith::ExtFOp::create(b, b.getF32Type(), v).getResult();
+                         };
+                         return mulf(wide(x[0]), wide(x[1]));
+                       });
+    Value d = tile::SumOp::create(b, k.frag(M, 1, b.getF32Type()), rows);
+    tile::StoreOp::create(b, d, ev, bi, h, row);
+    // A row without a key has p = exp2(masked - 0) = 0.
+    Value l =
+        k.map(load(lv, M, 1, bi, h, row), M, 1, [&](ImplicitLocOpBuilder &b, ValueRange x) -> Value {
+          auto constant = [&](float value) {
+            return arith::ConstantOp::create(b, b.getF32FloatAttr(value));
+          };
+          Value none =
+              arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, x[0], constant(-INFINITY));
+          return arith::SelectOp::create(b, none, constant(0), mulf(x[0], constant(log2e)));
+        });
+    tile::StoreOp::create(b, l, l2v, bi, h, row);
+    tile::StoreOp::create(b, k.splat(zero, M, D), sumv, bi, h, row);
+    if (turns)
+      memref::StoreOp::create(b, arith::ConstantOp::create(b, b.getI32IntegerAttr(0)), turns,
+                              placeOf(o, bi, h, m));
+  });
+  k.finish();
+}
+
+void SideBuilder::finish() {
+  Value sum = sumOfDq(), dq = k.argument("dq", op.getGradientTypes()[0]);
+  askForQueries();
+  const Scores scores(k, op);
+  Value sumv = padded(sum, D), dqv = k.view(dq, headSize, 1, false, queries);
+  forQueryTiles(dq, [&](Value m, Value h, Value bi) {
+    Value row = mul(m, k.index(M));
+    Value scaled = k.map(
+        load(sumv, M, D, bi, h, row), M, D,
+        [&](ImplicitLocOpBuilder &b, ValueRange x) -> Value { return mulf(x[0], scores.scale); });
+    tile::StoreOp::create(b, k.cast(scaled, element), dqv, bi, h, row);
+  });
+  k.finish();
+}
+
+void SideBuilder::sink() {
+  Value sink = statistic("sink", op.getSink()), lse2 = statistic("lse_log2", op.getLse());
+  Value delta = statistic("delta", op.getLse());
+  Value dsink = k.argument("dsink", op.getGradientTypes()[3], /*keepLast=*/false);
+  askForQueries();
+  Value lv = padded(lse2, 1), ev = padded(delta, 1), dv = k.view(dsink, 1, 1, false);
+  Value c0 = k.index(0), c1 = k.index(1);
+  Value cu = queries.cuSeqlens, batch = cu ? sub(k.dim(cu, 0), c1) : k.dim(lse2, 0);
+  k.forTiles(c1, 1, k.dim(sink, 0), c1, [&](Value, Value h, Value) {
+    Value logit = mulf(memref::LoadOp::create(b, sink, h), k.f32(log2e));
+    auto sequences = scf::ForOp::create(b, c0, batch, c1, k.splat(zero, M, 1));
+    {
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPointToEnd(sequences.getBody());
+      Value bi = sequences.getInductionVar();
+      Value rows = tile::LengthOp::create(b, b.getIndexType(), lv, bi);
+      auto tiles = scf::ForOp::create(b, c0, rows, k.index(M), sequences.getRegionIterArgs());
+      {
+        OpBuilder::InsertionGuard guard(b);
+        b.setInsertionPointToEnd(tiles.getBody());
+        Value row = tiles.getInductionVar();
+        Value sums = k.map(
+            {tiles.getRegionIterArg(0), load(lv, M, 1, bi, h, row), load(ev, M, 1, bi, h, row)}, M,
+            1, [&](ImplicitLocOpBuilder &b, ValueRange x) -> Value {
+              // Only past a sequence, where delta is 0, is the sink above the lse.
+              Value zero = arith::ConstantOp::create(b, b.getF32FloatAttr(0));
+              Value power =
+                  arith::MinimumFOp::create(b, arith::SubFOp::create(b, logit, x[1]), zero);
+              Value p = math::Exp2Op::create(b, power);
+              return arith::SubFOp::create(b, x[0], mulf(p, x[2]));
+            });
+        scf::YieldOp::create(b, sums);
+      }
+      scf::YieldOp::create(b, tiles.getResults());
+    }
+    Value all = tile::SumOp::create(b, k.frag(1, 1, b.getF32Type()), sequences.getResult(0));
+    tile::StoreOp::create(b, all, dv, c0, c0, h);
+  });
+  k.finish();
+}
+} // namespace
+
+void flash::buildBackwardPrepare(Kernel &kernel, AttentionBackwardOp op) {
+  SideBuilder(kernel, op).prepare();
+}
+void flash::buildBackwardFinish(Kernel &kernel, AttentionBackwardOp op) {
+  SideBuilder(kernel, op).finish();
+}
+void flash::buildBackwardSink(Kernel &kernel, AttentionBackwardOp op) {
+  SideBuilder(kernel, op).sink();
+}
