@@ -245,7 +245,7 @@ static Or<std::shared_ptr<const std::vector<schedule::Record>>> recordsAt(const 
   std::error_code noTime, noSize;
   const auto time = std::filesystem::last_write_time(path, noTime);
   const uintmax_t size = std::filesystem::file_size(path, noSize);
-  std::lock_guard guard(lock);
+  std::lock_guard<std::mutex> guard(lock);
   if (auto known = files.find(path); known != files.end() && !noTime && !noSize &&
                                      known->second.time == time && known->second.size == size)
     return known->second.records;

@@ -170,7 +170,7 @@ void Lowering::callTurn(StringRef verb, StoreOp op) {
 
 void Lowering::lower(StoreOp op) {
   callTurn("await", op);
-  auto passOn = llvm::make_scope_exit([&] { callTurn("pass", op); });
+  llvm::scope_exit passOn([&] { callTurn("pass", op); });
   Value value = at(op.getValue());
   ArrayRef<int64_t> shape = op.getValue().getType().getShape();
   if (!op.getRing())

@@ -162,7 +162,7 @@ static LogicalResult convert(func::FuncOp kernel, Clock clock) {
       roles = found;
     if (auto ring = dyn_cast<RingOp>(op)) {
       int64_t number = rings.size();
-      rings[ring.getRing()] = {ring, number, {}, {}};
+      rings[ring.getRing()] = {ring, number, {}, {}, {}};
     }
   }
   OpBuilder b(kernel);
