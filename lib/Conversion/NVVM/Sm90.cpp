@@ -617,7 +617,12 @@ void Sm90Emitter::storeStaged(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in)
   Value row = arith::AddIOp::create(b, toI32(b, in.getRow()), first);
   Value col = in.getCol() ? toI32(b, in.getCol()) : i32(b, 0);
   for (int64_t panel = 0; panel < panels; panel += atOnce) {
-    elected(b, [&] { awaitReads(b, slotPanels / atOnce - 1); });
+    // Stores since the last one from this place: of this tile, or of the one before, whose last
+    // panels need not have reached the slot's end.
+    const int64_t since = atOnce == panels      ? 0
+                          : panel >= slotPanels ? slotPanels - 1
+                                                : panel + (panels - 1 - panel) % slotPanels;
+    elected(b, [&] { awaitReads(b, since); });
     NVVM::SyncWarpOp::create(b, i32(b, -1));
     auto placeOf = [&](int64_t panel) { return panel % slotPanels * panelCols; };
     for (int64_t c = panel * panelCols; c < std::min((panel + atOnce) * panelCols, cols);

@@ -61,3 +61,29 @@ func.func @turns(%o: !m {flash.arg = "o"}, %i: index {flash.arg = "n"})
   flash_tile.store %x16 -> %ov[%i, %i, %i] via %r[%c0] : !flash_tile.ring<1x64x128xbf16> : <64x256xbf16> -> <128xbf16>
   return
 }
+
+// Three panels in two: the third's place is the first's of the next tile, which waits for it. The second's is older.
+// CHECK-LABEL: llvm.func @uneven(
+// CHECK:         scf.for
+// CHECK:           nvvm.cp.async.bulk.wait_group 0 {read}
+// CHECK:           nvvm.cp.async.bulk.commit.group
+// CHECK:           nvvm.cp.async.bulk.wait_group 2 {read}
+// CHECK:           nvvm.cp.async.bulk.commit.group
+// CHECK:           nvvm.cp.async.bulk.wait_group 1 {read}
+// CHECK:           nvvm.cp.async.bulk.commit.group
+// CHECK:         nvvm.cp.async.bulk.wait_group 0 {read}
+func.func @uneven(%o: memref<?x?x?x192xbf16, strided<[?, ?, ?, 1], offset: ?>> {flash.arg = "o"}, %n: index {flash.arg = "n"})
+    attributes {flash.kernel, flash.target = #flash.target<"sm_90a">, flash.threads = 128 : i64, flash.shared_bytes = 16384 : i64} {
+  %c0 = arith.constant 0 : index
+  %zero = arith.constant 0.0 : f32
+  %ov = flash_tile.view %o : memref<?x?x?x192xbf16, strided<[?, ?, ?, 1], offset: ?>> -> <192xbf16>
+  %r = flash_tile.ring "o" {offset = 0 : i64} : <1x64x128xbf16>
+  %x = flash_tile.splat %zero : f32 -> <64x192xf32>
+  %x16 = flash_tile.cast %x : <64x192xf32> -> <64x192xbf16>
+  flash_tile.for_work "single"(%n, %n, %n, %n) {
+  ^bb0(%m: index, %h: index, %b: index, %s: index):
+    flash_tile.store %x16 -> %ov[%b, %h, %m] via %r[%c0] : !flash_tile.ring<1x64x128xbf16> : <64x192xbf16> -> <192xbf16>
+    flash_tile.yield
+  }
+  return
+}
