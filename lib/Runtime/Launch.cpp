@@ -7,8 +7,8 @@ using namespace flash;
 /// Whether there is no row of q: a kernel's tiles would be loaded from no memory, for packed
 /// sequences have tiles by their number and bound too.
 static bool isEmpty(const schedule::Problem &p) {
-  if (p.backward) // keys have gradients without queries
-    return p.batch == 0;
+  if (p.backward) // keys have gradients without queries, and sinks without sequences
+    return false;
   return p.batch == 0 || p.lenQ == 0 || p.heads == 0 || (p.packedQ && p.totalQ == 0);
 }
 

@@ -83,8 +83,8 @@ def test_what_sees_and_is_seen_by_nothing_is_zero():
     q, k, v = inputs(sq=3, sk=200, d=16, dtype="f32")  # nobody sees the first keys
     (dq, dk, dv), _ = gradients(q, k, v, window=(10, 0))
     assert not dk[:, :187].any() and not dv[:, :187].any() and dv[:, 187:].all()
-    for sq, sk in ((0, 5), (5, 0), (0, 0)):
-        q, k, v = inputs(sq=sq, sk=sk, d=16, dtype="f32")
+    for b, sq, sk in ((1, 0, 5), (1, 5, 0), (1, 0, 0), (0, 5, 5)):
+        q, k, v = inputs(b, sq, sk, d=16, dtype="f32")
         sink = np.ones(4, np.float32)
         (dq, dk, dv, dsink), _ = gradients(q, k, v, sink=sink)
         assert not any(x.any() for x in (dq, dk, dv, dsink))

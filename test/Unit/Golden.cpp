@@ -107,6 +107,14 @@ void checkQueryRange(Line &line) {
     mask.sinkTokens = line["sink_token_length"];
   auto range = queryRange<int64_t>(mask, line["n_block"], line.size("block_m"),
                                    line.size("block_n"), line["seqlen_q"], line["seqlen_k"]);
+  // What kernels walk is no more.
+  const int64_t keys = line.size("block_n");
+  auto runs = queryRuns<int64_t>(mask, line["n_block"] * keys, keys, line.size("block_m"),
+                                 line["seqlen_q"], line["seqlen_k"]);
+  const int64_t count = runs.right + runs.inner + runs.left;
+  if (count > 0 && (runs.end > line["m_max"] || runs.end - count < line["m_min"]))
+    line.fail("kernels walk " + std::to_string(runs.end - count) + " to " +
+              std::to_string(runs.end));
   if (line["m_min"] >= line["m_max"]) {
     if (range.mMin < range.mMax)
       line.fail("expected no tiles, computed " + std::to_string(range.mMin) + " to " +

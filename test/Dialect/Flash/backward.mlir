@@ -5,11 +5,11 @@
 func.func @tensors(%q: tensor<2x?x16x128xbf16>, %k: tensor<2x?x4x128xbf16>, %v: tensor<2x?x4x64xbf16>,
                    %o: tensor<2x?x16x64xbf16>, %lse: tensor<2x16x?xf32>, %s: tensor<16xf32>)
     -> (tensor<2x?x16x128xbf16>, tensor<2x?x4x128xbf16>, tensor<2x?x4x64xbf16>, tensor<16xf32>) {
-  // CHECK: %[[G:.*]]:4 = flash.attention_backward %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} sink(%{{.*}} : tensor<16xf32>) by <causal> {deterministic} : tensor<2x?x16x128xbf16>, tensor<2x?x4x128xbf16>, tensor<2x?x4x64xbf16>, tensor<2x?x16x64xbf16>, tensor<2x16x?xf32>, tensor<2x?x16x64xbf16> -> tensor<2x?x16x128xbf16>, tensor<2x?x4x128xbf16>, tensor<2x?x4x64xbf16>, tensor<16xf32>
-  %g:4 = flash.attention_backward %q, %k, %v, %o, %lse, %o sink(%s : tensor<16xf32>) by <causal> {deterministic}
+  // CHECK: %{{.*}}:4 = flash.attention_backward %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} sink(%{{.*}} : tensor<16xf32>) by <causal> {deterministic} : tensor<2x?x16x128xbf16>, tensor<2x?x4x128xbf16>, tensor<2x?x4x64xbf16>, tensor<2x?x16x64xbf16>, tensor<2x16x?xf32>, tensor<2x?x16x64xbf16> -> tensor<2x?x16x128xbf16>, tensor<2x?x4x128xbf16>, tensor<2x?x4x64xbf16>, tensor<16xf32>
+  %dq, %dk, %dv, %ds = flash.attention_backward %q, %k, %v, %o, %lse, %o sink(%s : tensor<16xf32>) by <causal> {deterministic}
       : tensor<2x?x16x128xbf16>, tensor<2x?x4x128xbf16>, tensor<2x?x4x64xbf16>, tensor<2x?x16x64xbf16>, tensor<2x16x?xf32>, tensor<2x?x16x64xbf16>
       -> tensor<2x?x16x128xbf16>, tensor<2x?x4x128xbf16>, tensor<2x?x4x64xbf16>, tensor<16xf32>
-  return %g#0, %g#1, %g#2, %g#3 : tensor<2x?x16x128xbf16>, tensor<2x?x4x128xbf16>, tensor<2x?x4x64xbf16>, tensor<16xf32>
+  return %dq, %dk, %dv, %ds : tensor<2x?x16x128xbf16>, tensor<2x?x4x128xbf16>, tensor<2x?x4x64xbf16>, tensor<16xf32>
 }
 
 // CHECK-LABEL: func @packed
