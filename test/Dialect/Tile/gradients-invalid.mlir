@@ -101,3 +101,16 @@ func.func @statistic(%s: !flash_tile.frag<64x32xf32>, %l: !flash_tile.frag<1x64x
   }
   return
 }
+
+// -----
+
+func.func @released(%i: index) {
+  %r = flash_tile.ring "ds" : <1x64x32xbf16>
+  %t = flash_tile.wait %r[%i] : <1x64x32xbf16> -> <64x32xbf16>
+  // expected-note @+1 {{the mma}}
+  %f = flash_tile.mma %t trans, %t : !flash_tile.tile<64x32xbf16>, <64x32xbf16> -> <32x32xf32>
+  // expected-error @+1 {{releases a tile that an mma in flight still reads; put its mma_wait before}}
+  flash_tile.release %r[%i] : <1x64x32xbf16>
+  %s = flash_tile.mma_wait %f : <32x32xf32> -> <32x32xf32>
+  return
+}
