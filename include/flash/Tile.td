@@ -339,11 +339,12 @@ def ReleaseOp : Tile_Op<"release", "any"> {
   let hasVerifier = 1;
 }
 def SliceOp : Tile_Op<"slice", "any", [Pure]> {
-  let summary = "columns [col, ...) of a tile, as a tile; no data moves";
-  let example = "%half = flash_tile.slice %t[%col] : <64x512xbf16> -> <64x256xbf16>";
-  let arguments = (ins TileType:$tile, Index:$col);
+  let summary = "columns [col, ...) of a tile, or of its rows [row, ...), as a tile; no data moves";
+  let example = [{%half = flash_tile.slice %t[%col] : <64x512xbf16> -> <64x256xbf16>
+    %own = flash_tile.slice %t[%c0] row %r : <128x64xbf16> -> <64x64xbf16>}];
+  let arguments = (ins TileType:$tile, Index:$col, Optional<Index>:$row);
   let results = (outs TileType:$result);
-  let assemblyFormat = "$tile `[` $col `]` attr-dict `:` type($tile) `->` type($result)";
+  let assemblyFormat = "$tile `[` $col `]` (`row` $row^)? attr-dict `:` type($tile) `->` type($result)";
   let hasVerifier = 1;
 }
 def ReadOp : Tile_Op<"read", "vector"> {

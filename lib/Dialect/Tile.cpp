@@ -363,8 +363,8 @@ LogicalResult ReleaseOp::verify() {
 }
 LogicalResult SliceOp::verify() {
   TileType from = getTile().getType(), to = getResult().getType();
-  if (from.getShape()[0] != to.getShape()[0] || from.getShape()[1] < to.getShape()[1] ||
-      from.getElementType() != to.getElementType())
+  if ((getRow() ? from.getShape()[0] < to.getShape()[0] : from.getShape()[0] != to.getShape()[0]) ||
+      from.getShape()[1] < to.getShape()[1] || from.getElementType() != to.getElementType())
     return emitOpError(
                "needs a slice of the tile's rows and element type, no wider than the tile, has ")
            << to << " of " << from;

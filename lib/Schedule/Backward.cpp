@@ -27,8 +27,8 @@ bool descends(WorkOrder order) {
 
 /// The field of a plan by hand that only a forward has, or none.
 static const char *forwardsOwn(const PlanOverrides &o) {
-  const bool isRole = o.consumers || o.producerRegisters || o.consumerRegisters || o.splitBy;
-  return isRole                           ? "roles or warps"
+  return o.splitBy                        ? "split_by"
+         : o.warps                        ? "warps"
          : o.packGqa.value_or(false)      ? "pack_gqa"
          : o.splits.value_or(1) != 1      ? "splits"
          : o.overlap.value_or(false)      ? "overlap"
@@ -50,7 +50,7 @@ static void chooseTile(Plan &plan, const Problem &problem, const PlanOverrides &
   plan.tileM = overrides.tileM.value_or(tile.tileM);
   plan.tileN = overrides.tileN.value_or(tile.tileN);
   plan.stages = overrides.stages.value_or(max(tile.stagesQ, 1));
-  plan.consumers = max(tile.consumers, 1);
+  plan.consumers = overrides.consumers.value_or(max(tile.consumers, 1));
   plan.overlap = plan.stealing = false;
   plan.reasons.tile = overrides.tileM || overrides.tileN || overrides.stages
                           ? overrides.why
@@ -142,8 +142,8 @@ std::vector<Part> backwardParts(const Plan &plan, const Problem &problem) {
   };
   std::vector<Part> parts = {
       {"dq_sum", of(sum)}, {"lse_log2", of(statistic)}, {"delta", of(statistic)}};
-  if (plan.ordered)
-    parts.push_back({"turns", {batch * tiles * problem.heads}});
+  if (plan.ordered) // one of each consumer
+    parts.push_back({"turns", {batch * tiles * problem.heads * plan.consumers}});
   return parts;
 }
 

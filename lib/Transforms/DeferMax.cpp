@@ -203,7 +203,7 @@ private:
       return slot;
     return SliceOp::create(
         b, TileType::get(b.getContext(), {have.getShape()[0], cols}, have.getElementType()), slot,
-        from);
+        from, /*row=*/Value());
   }
   Value multiply(MmaOp like, Value a, Value tile, Value acc, FragType result, Value it) {
     auto flight = FlightType::get(b.getContext(), result.getShape(), result.getElementType());

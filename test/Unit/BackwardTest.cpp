@@ -21,6 +21,8 @@ struct Variant {
   bool skipBlocks, pipelineLoads;
   const char *clock;
   unsigned workers;
+  bool splitRoles = false;
+  uint64_t steps = 0; ///< seed of the order in which roles go on
 };
 using Grads = std::vector<Buffer>; // dq, dk, dv, dsink
 
@@ -40,6 +42,11 @@ public:
     plan = "tile = [" + std::to_string(M) + ", " + std::to_string(N) +
            "], stages = " + std::to_string(among(1, 3)) + ", order = \"" + orders[among(0, 2)] +
            "\"";
+    consumers = 2 * among(1, N / 4);
+    if (among(0, 3) == 0) // queries enough to divide dQ by rows
+      M = 64 * consumers;
+    plan = "tile = [" + std::to_string(M) + ", " + std::to_string(N) +
+           "], consumers = " + std::to_string(consumers) + plan.substr(plan.find("], stages") + 1);
     in = drawInputs(p), out = emptyOutputs(p);
     dO = Buffer(p.element, {p.batch, p.lenQ, p.heads, p.dv});
     std::normal_distribution<float> normal;
@@ -57,6 +64,8 @@ public:
         pm.addPass(createFlashTileSkipBlocks());
       if (variant.pipelineLoads)
         pm.addPass(createFlashTilePipelineLoads());
+      if (variant.splitRoles)
+        pm.addPass(createFlashTileSplitRoles());
       ConvertFlashTileToLoopsOptions loops;
       loops.clock = variant.clock;
       pm.addPass(createConvertFlashTileToLoops(loops));
@@ -73,7 +82,7 @@ public:
     const int64_t tiles = (p.lenQ + M - 1) / M, rows = tiles * M;
     Buffer sum("f32", {p.batch, rows, p.heads, p.d}), lse2("f32", {p.batch, p.heads, rows}),
         delta = lse2;
-    std::vector<int32_t> turns(size_t(p.batch * tiles * p.heads), -1);
+    std::vector<int32_t> turns(size_t(p.batch * tiles * p.heads * consumers), -1);
     std::vector<Argument> arguments = {
         {"q", in.q.tensor()},
         {"k", in.k.tensor()},
@@ -94,7 +103,7 @@ public:
         {"section", int64_t(2)},
         {"turns", Tensor{turns.data(), {int64_t(turns.size())}, {1}}}};
     for (const char *kernel : {"f_prepare", "f", "f_finish", "f_sink"})
-      if (llvm::Error error = (*program)->run(kernel, arguments, variant.workers, p.seed))
+      if (llvm::Error error = (*program)->run(kernel, arguments, variant.workers, variant.steps))
         ADD_FAILURE() << llvm::toString(std::move(error));
     return grads;
   }
@@ -177,7 +186,7 @@ private:
   std::mt19937_64 random;
   Problem p;
   std::string plan;
-  int64_t M = 0, N = 0;
+  int64_t M = 0, N = 0, consumers = 1;
   Inputs in{Buffer("f32", {}), Buffer("f32", {}), Buffer("f32", {}), Buffer("f32", {})};
   Outputs out{Buffer("f32", {}), Buffer("f32", {})};
   Buffer dO{"f32", {}};
@@ -193,12 +202,17 @@ TEST(Backward, SameBitsWhateverRuns) {
     for (const Variant &variant : {Variant{true, false, "eager", 1},
                                    {true, true, "eager", 3},
                                    {false, true, "late", 2},
-                                   {true, true, "late", 1}}) {
+                                   {true, true, "late", 1},
+                                   {true, false, "late", 1, true, seed},
+                                   {false, true, "eager", 1, true, seed + 100},
+                                   {true, true, "late", 1, true, seed + 200},
+                                   {true, true, "late", 1, true, seed + 300}}) {
       const Grads got = trial.run(variant);
       for (size_t g = 0; g < got.size(); ++g)
         EXPECT_TRUE(got[g] == plain[g])
             << "gradient " << g << ", skip " << variant.skipBlocks << ", pipeline "
-            << variant.pipelineLoads << ", " << variant.clock << ", workers " << variant.workers;
+            << variant.pipelineLoads << ", " << variant.clock << ", workers " << variant.workers
+            << ", roles " << variant.splitRoles;
     }
     if (HasFailure())
       return;
@@ -210,5 +224,6 @@ TEST(Backward, SumsInAnyOrderAgree) {
     Backward trial(seed);
     SCOPED_TRACE(trial.words());
     trial.agrees(trial.run({true, true, "eager", 3}, /*ordered=*/false));
+    trial.agrees(trial.run({true, true, "late", 3, true, seed}, /*ordered=*/false));
   }
 }

@@ -68,8 +68,8 @@ TEST(Plan, GradientsRefused) {
   p.backward = true;
   EXPECT_EQ(refused(p, {}, Refusal::notBuilt), "gradients are not built for sm_90a; use cpu");
   p.target = Target::cpu;
-  EXPECT_EQ(refused(p, {.consumers = 2}),
-            "a plan of gradients has no roles or warps; leave it out");
+  EXPECT_EQ(refused(p, {.splitBy = SplitBy::rows}),
+            "a plan of gradients has no split_by; leave it out");
   EXPECT_EQ(refused(p, {.order = WorkOrder::dynamic}),
             "order dynamic is the forward's, the problem is a backward; use backward_lpt");
   EXPECT_EQ(refused(p, {.order = WorkOrder::varlenDynamic}),

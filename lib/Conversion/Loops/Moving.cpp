@@ -288,6 +288,8 @@ Value Lowering::tileOf(RingOp ring, Value slot) {
 void Lowering::lower(SliceOp op) {
   auto tile = at(op.getTile()).getDefiningOp<memref::ReinterpretCastOp>();
   IrInt offset = toInt(tile.getOffsets().front()) + toInt(at(op.getCol()));
+  if (op.getRow())
+    offset = offset + toInt(at(op.getRow())) * tile.getStaticStride(0);
   map.map(op.getResult(), tileAt(b, tile.getSource(), offset.get(),
                                  op.getResult().getType().getShape(), tile.getStaticStride(0)));
 }

@@ -53,8 +53,8 @@ void SideBuilder::prepare() {
     Value d = tile::SumOp::create(b, k.frag(M, 1, b.getF32Type()), rows);
     tile::StoreOp::create(b, d, ev, bi, h, row);
     // A row without a key has p = exp2(masked - 0) = 0.
-    Value l =
-        k.map(load(lv, M, 1, bi, h, row), M, 1, [&](ImplicitLocOpBuilder &b, ValueRange x) -> Value {
+    Value l = k.map(
+        load(lv, M, 1, bi, h, row), M, 1, [&](ImplicitLocOpBuilder &b, ValueRange x) -> Value {
           auto constant = [&](float value) {
             return arith::ConstantOp::create(b, b.getF32FloatAttr(value));
           };
@@ -64,9 +64,13 @@ void SideBuilder::prepare() {
         });
     tile::StoreOp::create(b, l, l2v, bi, h, row);
     tile::StoreOp::create(b, k.splat(zero, M, D), sumv, bi, h, row);
-    if (turns)
+    if (!turns)
+      return;
+    const int64_t consumers = plan.getInt("consumers").value_or(1);
+    Value first = mul(placeOf(o, bi, h, m), k.index(consumers));
+    for (int64_t w = 0; w < consumers; ++w)
       memref::StoreOp::create(b, arith::ConstantOp::create(b, b.getI32IntegerAttr(0)), turns,
-                              placeOf(o, bi, h, m));
+                              add(first, k.index(w)));
   });
   k.finish();
 }

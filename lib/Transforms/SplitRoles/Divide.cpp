@@ -106,6 +106,9 @@ static Reason findColumns(ForWorkOp work, Division &division) {
 }
 
 Reason flash::findDivision(ForWorkOp work, Division &division) {
+  division.keys = dividesKeys(work);
+  if (division.keys)
+    return findKeys(work, division);
   return division.by == SplitBy::rows ? findRows(work, division) : findColumns(work, division);
 }
 
@@ -222,7 +225,7 @@ static void narrowColumns(ForWorkOp work, Value w, const Division &division, con
       auto part =
           TileType::get(b.getContext(), {tile.getShape()[0], division.part}, tile.getElementType());
       b.setInsertionPoint(mma);
-      mma.getBMutable().assign(SliceOp::create(b, loc, part, mma.getB(), first));
+      mma.getBMutable().assign(SliceOp::create(b, loc, part, mma.getB(), first, /*row=*/Value()));
     }
   }
   work.walk([&](StoreOp store) {
@@ -240,7 +243,9 @@ static void narrowColumns(ForWorkOp work, Value w, const Division &division, con
 
 void flash::divideConsumer(ForWorkOp work, Value w, const Division &division,
                            const IRMapping &map) {
-  if (division.by == SplitBy::rows)
+  if (division.keys)
+    narrowKeys(work, w, division, map);
+  else if (division.by == SplitBy::rows)
     narrowRows(work, w, division);
   else
     narrowColumns(work, w, division, map);
@@ -250,7 +255,8 @@ void flash::divideRings(func::FuncOp kernel, const Division &division) {
   for (RingOp ring : kernel.getBody().getOps<RingOp>()) {
     if (!division.rowRings.contains(ring.getRing())) {
       ring.setReleases(ring.getReleases() * division.consumers);
-      if (division.copies)
+      const bool written = llvm::any_of(ring.getRing().getUsers(), llvm::IsaPred<WriteOp>);
+      if (division.copies || written)
         ring.setWriters(ring.getWriters() * division.consumers);
       continue;
     }

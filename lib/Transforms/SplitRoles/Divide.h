@@ -16,6 +16,9 @@ struct Division {
   int64_t part = 0;                          ///< rows or columns of one consumer
   mlir::SetVector<mlir::Value> rowRings;     ///< by rows: rings whose tiles hold rows of the output
   mlir::SetVector<mlir::Value> columnValues; ///< by columns: what holds columns of the output
+  bool keys = false;                         ///< by rows that are keys (DivideKeys.cpp)
+  mlir::SetVector<mlir::Value> queryValues;  ///< then: what holds dQ
+  schedule::SplitBy queriesBy = schedule::SplitBy::columns; ///< how they are divided
 };
 
 /// Finds what `work`'s consumers divide, or the reason why they cannot.
@@ -28,6 +31,12 @@ void divideProducer(tile::ForWorkOp work, const Division &division);
 /// the division was found in to the clone.
 void divideConsumer(tile::ForWorkOp work, mlir::Value w, const Division &division,
                     const mlir::IRMapping &map);
+
+/// The same of gradients.
+bool dividesKeys(tile::ForWorkOp work);
+Reason findKeys(tile::ForWorkOp work, Division &division);
+void narrowKeys(tile::ForWorkOp work, mlir::Value w, const Division &division,
+                const mlir::IRMapping &map);
 
 /// Rings as the divided programs use them.
 void divideRings(mlir::func::FuncOp kernel, const Division &division);

@@ -84,6 +84,9 @@ func.func @moving(%m: !mem, %lse: memref<3x4x5xf32>, %b: index, %h: index, %row:
   // CHECK: flash_tile.slice %[[T]][%{{.*}}] : <4x64xbf16> -> <4x32xbf16>
   // GENERIC: "flash_tile.slice"
   %half = flash_tile.slice %t[%row] : !T -> !flash_tile.tile<4x32xbf16>
+  // CHECK: flash_tile.slice %[[T]][%{{.*}}] row %{{.*}} : <4x64xbf16> -> <2x64xbf16>
+  // GENERIC: "flash_tile.slice"
+  %own = flash_tile.slice %t[%row] row %row : !T -> !flash_tile.tile<2x64xbf16>
   // CHECK: flash_tile.wait again %[[R]][%[[IT]]] : <2x4x64xbf16> -> <4x64xbf16>
   // GENERIC: "flash_tile.wait"({{.*}}) <{again}>
   %again = flash_tile.wait again %r[%it] : !R -> !T

@@ -1,0 +1,52 @@
+// RUN: flash-opt %s --flash-lower-to-tile --flash-tile-split-roles --canonicalize --cse | FileCheck %s --enable-var-scope
+
+!t = memref<2x256x4x64xbf16>
+!l = memref<2x4x256xf32>
+!n = memref<2x256x4x128xbf16>
+
+// Consumers divide the keys. All write dS, and each takes its rows of queries for dQ, which is two products high.
+// CHECK-LABEL: func @rows(
+// CHECK: flash_tile.ring "k" {releases = 2 : i64} : <1x128x64xbf16>
+// CHECK: flash_tile.ring "q" {releases = 2 : i64} : <1x128x64xbf16>
+// CHECK: flash_tile.ring "ds" {releases = 2 : i64, writers = 2 : i64} : <1x128x128xbf16>
+// CHECK: ^bb0(%{{[a-z0-9]+}}: index):
+// CHECK-NOT: flash_tile.mma
+// CHECK: ^bb0(%[[W:[a-z0-9]+]]: index):
+// CHECK: %[[ROW:.*]] = arith.muli %[[W]], %c64
+// CHECK: %[[K:.*]] = flash_tile.wait
+// CHECK: flash_tile.slice %[[K]][%c0] row %[[ROW]] : <128x64xbf16> -> <64x64xbf16>
+// CHECK: flash_tile.mask %{{.*}} trans : <64x128xf32>
+// CHECK: flash_tile.write %{{.*}} -> %{{.*}} row %[[ROW]] : <64x128xbf16>
+// CHECK: %[[DS:.*]] = flash_tile.slice %{{.*}}[%[[ROW]]] : <128x128xbf16> -> <128x64xbf16>
+// CHECK: flash_tile.mma %[[DS]] trans, %[[K]] : {{.*}} -> <64x64xf32>
+// CHECK: %[[PLACE:.*]] = arith.addi %{{.*}}, %[[W]]
+// CHECK: flash_tile.store sum %{{.*}} turn(%{{.*}}[%[[PLACE]]] is
+func.func @rows(%q: !t, %k: !t, %v: !t, %o: !t, %lse: !l, %do: !t, %dq: !t, %dk: !t, %dv: !t, %s: f32) {
+  flash.attention_backward %q, %k, %v, %o, %lse, %do scale %s outs(%dq, %dk, %dv : !t, !t, !t) by #flash.mask<causal>
+      {target = #flash.target<"cpu">, plan = #flash.plan<tile = [128, 128], consumers = 2, ordered = true>} : !t, !t, !t, !t, !l, !t
+  return
+}
+
+// One product high: its columns then.
+// CHECK-LABEL: func @columns(
+// CHECK: ^bb0(%[[W:[a-z0-9]+]]: index):
+// CHECK: ^bb0(%[[W:[a-z0-9]+]]: index):
+// CHECK: %[[COL:.*]] = arith.muli %[[W]], %c64
+// CHECK: %[[K:.*]] = flash_tile.wait
+// CHECK: %[[PART:.*]] = flash_tile.slice %[[K]][%[[COL]]] : <128x128xbf16> -> <128x64xbf16>
+// CHECK: %[[F:.*]] = flash_tile.mma %{{.*}} trans, %[[PART]] : {{.*}} -> <64x64xf32>
+// CHECK: %[[DQ:.*]] = flash_tile.mma_wait %[[F]]
+// CHECK: flash_tile.store sum %[[DQ]] -> %{{.*}} col %[[COL]]
+func.func @columns(%q: !n, %k: !n, %v: !n, %o: !n, %lse: !l, %do: !n, %dq: !n, %dk: !n, %dv: !n, %s: f32) {
+  flash.attention_backward %q, %k, %v, %o, %lse, %do scale %s outs(%dq, %dk, %dv : !n, !n, !n) by #flash.mask<dense>
+      {target = #flash.target<"cpu">, plan = #flash.plan<tile = [64, 128], consumers = 2>} : !n, !n, !n, !n, !l, !n
+  return
+}
+
+// CHECK-LABEL: func @refused(
+// CHECK-SAME: 3 consumers do not divide 128 rows
+func.func @refused(%q: !n, %k: !n, %v: !n, %o: !n, %lse: !l, %do: !n, %dq: !n, %dk: !n, %dv: !n, %s: f32) {
+  flash.attention_backward %q, %k, %v, %o, %lse, %do scale %s outs(%dq, %dk, %dv : !n, !n, !n) by #flash.mask<dense>
+      {target = #flash.target<"cpu">, plan = #flash.plan<tile = [192, 128], consumers = 3>} : !n, !n, !n, !n, !l, !n
+  return
+}
