@@ -78,7 +78,7 @@ enum { FLASH_MAX_RANK = 5 };
     v [B, Sk, Hkv, Dv], o [B, Sq, Hq, Dv] of the problem's element type; lse [B, Hq, Sq] and
     sink [Hq] of f32. As far as the problem has them: cu_seqlens_q, cu_seqlens_k [B + 1] (then q and o
     [total, Hq, .] and lse [Hq, total]; k and v [total, Hkv, .]), seqused_q, seqused_k, kv_batch_idx and
-    leftpad_k [B], page_table [B, pages] (then k and v [pages, page size, Hkv, .]) of 32-bit integers;
+    leftpad_k [B], schedule [4, B + 1] (flash_prepare), page_table [B, pages] (then k and v [pages, page size, Hkv, .]) of 32-bit integers;
     k_new, v_new [B, Snew, Hkv, .], rotary_cos, rotary_sin [positions, pairs] of the element type. Strides
     count elements; the last dimension is contiguous, but for lse and sink. */
 typedef struct FlashTensor {
@@ -158,6 +158,16 @@ FLASH_API FlashStatus flash_workspace(FlashProgram *program, const FlashTensor *
 FLASH_API FlashStatus flash_launch(FlashProgram *program, const FlashTensor *tensors, size_t count,
                                    const FlashScalars *scalars, int device, void *stream,
                                    FlashBytes *text);
+
+/** Fills only the operand "schedule", of 32-bit integers [4, B + 1], for the call that these tensors make:
+    how many parts the keys of each sequence are split into, and in which order tiles run. A program has
+    one if its plan splits sequences by their own lengths (a kernel whose "op" is "prepare" stands in its
+    metadata). Runs and launches with the filled operand do not compute it again: it holds as long as the
+    lengths of the sequences do, and for calls of the same shapes and scalars. On the CPU device and stream
+    do not matter. */
+FLASH_API FlashStatus flash_prepare(FlashProgram *program, const FlashTensor *tensors, size_t count,
+                                    const FlashScalars *scalars, int device, void *stream,
+                                    FlashBytes *text);
 
 #ifdef __cplusplus
 }

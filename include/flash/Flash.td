@@ -177,6 +177,10 @@ def Flash_AttentionOp : Flash_Op<"attention",
     | kv_batch_idx | sequence b reads the keys and values of this one instead of b: dimension 0 of k, v and page_table |
     | leftpad_k | the first that many rows of a sequence's keys do not count |
 
+    With `schedule` (`4 x (B + 1)` i32, memrefs only) each sequence has its own number of parts, splits at most, by its share
+    of all work. A kernel before the attention's own writes the schedule, from nothing but lengths: while these stay, so may
+    what it wrote, and a `flash.combine` needs it.
+
     Bytes of rows that do not count, and of pages that no row names, never reach a result.
 
     ```mlir
@@ -194,7 +198,7 @@ def Flash_AttentionOp : Flash_Op<"attention",
                        Optional<TensorOrMemRef>:$cu_seqlens_k, Optional<TensorOrMemRef>:$seqused_q,
                        Optional<TensorOrMemRef>:$seqused_k, Optional<Index>:$appended,
                        Optional<TensorOrMemRef>:$page_table, Optional<TensorOrMemRef>:$kv_batch_idx,
-                       Optional<TensorOrMemRef>:$leftpad_k, Variadic<AnyMemRef>:$outs,
+                       Optional<TensorOrMemRef>:$leftpad_k, Optional<AnyMemRef>:$schedule, Variadic<AnyMemRef>:$outs,
                        Flash_MaskAttr:$mask, OptionalAttr<Flash_TargetAttr>:$target, OptionalAttr<Flash_PlanAttr>:$plan);
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let assemblyFormat = [{
@@ -204,7 +208,7 @@ def Flash_AttentionOp : Flash_Op<"attention",
     (`seqused_q` `(` $seqused_q^ `:` type($seqused_q) `)`)? (`seqused_k` `(` $seqused_k^ `:` type($seqused_k) `)`)?
     (`appended` $appended^)? (`page_table` `(` $page_table^ `:` type($page_table) `)`)?
     (`kv_batch_idx` `(` $kv_batch_idx^ `:` type($kv_batch_idx) `)`)?
-    (`leftpad_k` `(` $leftpad_k^ `:` type($leftpad_k) `)`)?
+    (`leftpad_k` `(` $leftpad_k^ `:` type($leftpad_k) `)`)? (`schedule` `(` $schedule^ `:` type($schedule) `)`)?
     (`outs` `(` $outs^ `:` type($outs) `)`)? `by` $mask attr-dict
     `:` type($q) `,` type($k) `,` type($v) (`->` type($results)^)?
   }];
@@ -270,6 +274,8 @@ def Flash_CombineOp : Flash_Op<"combine",
     no key (lse -inf) is neutral. o_partial: `splits x B x Sq x Hq x Dv` f32; lse_partial: `splits x B x Hq x Sq` f32.
     Of packed sequences: `splits x total x Hq x Dv` and `splits x Hq x total`; o and lse likewise.
     A sink (`Hq` f32) is one more part whose lse is the head's logit and whose o is 0.
+    With the `schedule` of an attention a sequence has as many parts as it says; of packed ones cu_seqlens_q and a bound of
+    their rows, max_seqlen_q, tell which rows are a sequence's.
 
     ```mlir
     %o, %lse = flash.combine %op, %lp : tensor<3x?x?x16x128xf32>, tensor<3x?x16x?xf32>
@@ -277,10 +283,13 @@ def Flash_CombineOp : Flash_Op<"combine",
     ```
   }];
   let arguments = (ins TensorOrMemRef:$o_partial, TensorOrMemRef:$lse_partial, Optional<TensorOrMemRef>:$sink,
+                       Optional<AnyMemRef>:$cu_seqlens_q, Optional<Index>:$max_seqlen_q, Optional<AnyMemRef>:$schedule,
                        Variadic<AnyMemRef>:$outs, OptionalAttr<Flash_TargetAttr>:$target, OptionalAttr<Flash_PlanAttr>:$plan);
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let assemblyFormat = [{
-    $o_partial `,` $lse_partial (`sink` `(` $sink^ `:` type($sink) `)`)? (`outs` `(` $outs^ `:` type($outs) `)`)?
+    $o_partial `,` $lse_partial (`sink` `(` $sink^ `:` type($sink) `)`)?
+    (`cu_seqlens_q` `(` $cu_seqlens_q^ `:` type($cu_seqlens_q) `)`)? (`max_seqlen_q` $max_seqlen_q^)?
+    (`schedule` `(` $schedule^ `:` type($schedule) `)`)? (`outs` `(` $outs^ `:` type($outs) `)`)?
     attr-dict `:` type($o_partial) `,` type($lse_partial) (`->` type($results)^)?
   }];
   let extraClassDeclaration = [{

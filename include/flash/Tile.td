@@ -243,6 +243,9 @@ def ForWorkOp : Tile_Op<"for_work", "any", [AttrSizedOperandSegments]> {
     counts the tiles of all sequences: `tile` rows each, of `group` query heads; the batch names sequences, and
     does not multiply. m counts from the sequence's own start and may be one past its rows.
 
+    With `schedule`, a table of ScheduleRow (flash/Schedule/WorkOrder.h) that a kernel before has filled, each sequence has
+    its own tiles and splits, the most work first; m_tiles and splits only bound them. Split s of n is s + 2^16 n.
+
     With `via %ring` block i begins with tile i and takes each further one from a counter that all blocks share: the next
     is n + what the counter held. The loop that `takes` does so when it begins a tile, one ahead, and hands the ordinal on
     through the ring when it has ended it; the loops of the other roles follow. One past the last ends all of them. The
@@ -257,14 +260,31 @@ def ForWorkOp : Tile_Op<"for_work", "any", [AttrSizedOperandSegments]> {
     }
   }];
   let arguments = (ins Tile_OrderAttr:$order, Index:$m_tiles, Index:$heads, Index:$batch, Index:$splits,
-                       Optional<Index>:$section, Optional<Rows>:$packed, Optional<RingType>:$ring, Variadic<AnyType>:$inits,
-                       UnitAttr:$takes, OptionalAttr<I64Attr>:$tile, DefaultValuedAttr<I64Attr, "1">:$group,
+                       Optional<Index>:$section, Optional<Rows>:$packed, Optional<Pages>:$schedule, Optional<RingType>:$ring,
+                       Variadic<AnyType>:$inits, UnitAttr:$takes, OptionalAttr<I64Attr>:$tile, DefaultValuedAttr<I64Attr, "1">:$group,
                        DefaultValuedAttr<I64Attr, "1">:$cluster);
   let results = (outs Variadic<AnyType>:$results);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{ $order `(` $m_tiles `,` $heads `,` $batch `,` $splits `)` (`section` $section^)?
-    (`packed` `(` $packed^ `:` type($packed) `)`)? (`via` $ring^ `:` type($ring))? (`iter` `(` $inits^ `:` type($inits) `)`)? attr-dict-with-keyword (`->` type($results)^)? $body }];
+    (`packed` `(` $packed^ `:` type($packed) `)`)? (`schedule` `(` $schedule^ `:` type($schedule) `)`)? (`via` $ring^ `:` type($ring))? (`iter` `(` $inits^ `:` type($inits) `)`)? attr-dict-with-keyword (`->` type($results)^)? $body }];
   let hasVerifier = 1;
+  let hasRegionVerifier = 1;
+}
+def TotalOp : Tile_Op<"total", "any"> {
+  let summary = "sums over i = 0 .. n - 1 of the values that the body yields";
+  let meaning = [{
+    The body has no side effects; who computes which i is open.
+  }];
+  let example = [{%pairs = flash_tile.total %n -> index {
+    ^bb0(%i: index):
+      %x = flash_tile.length %v[%i] : <64xbf16>
+      flash_tile.yield %x : index
+    }
+  }];
+  let arguments = (ins Index:$n);
+  let results = (outs Variadic<Index>:$totals);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "$n attr-dict-with-keyword `->` type($totals) $body";
   let hasRegionVerifier = 1;
 }
 def RolesOp : Tile_Op<"roles", "any"> {

@@ -187,3 +187,14 @@ FlashStatus flash_launch(FlashProgram *program, const FlashTensor *tensors, size
     return finish(program->program->launch(operands, *scalars, device, stream), text);
   });
 }
+
+FlashStatus flash_prepare(FlashProgram *program, const FlashTensor *tensors, size_t count,
+                          const FlashScalars *scalars, int device, void *stream, FlashBytes *text) {
+  if (!program || !tensors || !scalars)
+    return missing("a program, tensors and scalars", text);
+  Or<Operands> operands = operandsOf(tensors, count);
+  if (auto *failure = std::get_if<Failure>(&operands))
+    return refuse(text, *failure);
+  return finish(program->program->prepare(std::get<Operands>(operands), *scalars, device, stream),
+                text);
+}

@@ -249,8 +249,10 @@ LogicalResult AttentionOp::verify() {
   // o and lse have q's dimensions, and one for the parts before them.
   ShapedType o = getOutputType(), lse = getLseType();
   const int64_t partial = o.getRank() == inputs.q.getRank() + 1;
-  if (failed(inputs.haveRows("o", o, partial)))
+  if (failed(inputs.haveRows("o", o, partial)) || failed(hasSchedule(*this, getSchedule())))
     return failure();
+  if (getSchedule() && !partial)
+    return emitOpError("expected a schedule with a partial o: it says how many parts there are");
   std::optional<int64_t> splits = getPlan() ? getPlan()->getInt("splits") : std::nullopt;
   if (partial && splits && !o.isDynamicDim(0) && o.getDimSize(0) != *splits)
     return emitOpError() << "expected o's splits (" << o.getDimSize(0) << ") to equal the plan's ("

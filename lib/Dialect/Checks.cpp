@@ -77,6 +77,12 @@ int64_t checks::plus(int64_t size, int64_t more) {
   return ShapedType::isDynamic(size) ? size : size + more;
 }
 
+LogicalResult checks::hasSchedule(Operation *op, Value schedule) {
+  return success(!schedule ||
+                 succeeded(hasTable(op, "schedule", cast<ShapedType>(schedule.getType()), 2,
+                                    "4 x batch + 1")));
+}
+
 LogicalResult checks::hasLogits(Operation *op, StringRef owner, ShapedType type, Size heads) {
   if (failed(hasRank(op, owner, type, 1, "heads")) ||
       failed(hasElement(op, owner, type, Float32Type::get(op->getContext()), "")) ||

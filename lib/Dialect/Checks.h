@@ -31,6 +31,8 @@ LogicalResult hasRows(Operation *op, StringRef owner, ShapedType type);
 /// A table of sequences: i32, contiguous.
 LogicalResult hasTable(Operation *op, StringRef owner, ShapedType type, int64_t rank,
                        StringRef shape);
+/// What says how many parts of keys each sequence has; null where nothing does.
+LogicalResult hasSchedule(Operation *op, mlir::Value schedule);
 /// f32, one logit a head, or the gradient of one.
 LogicalResult hasLogits(Operation *op, StringRef owner, ShapedType type, Size heads);
 

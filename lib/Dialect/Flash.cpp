@@ -47,6 +47,8 @@ memoryEffects(OpT op,
 void AttentionOp::getEffects(
     SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>> &effects) {
   memoryEffects(*this, effects);
+  if (getSchedule()) // a kernel of the op's own fills it
+    effects.emplace_back(MemoryEffects::Write::get(), &getScheduleMutable()[0]);
 }
 void AttentionBackwardOp::getEffects(
     SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>> &effects) {
@@ -87,6 +89,16 @@ LogicalResult CombineOp::verify() {
                    {"o_partial", "heads", last(o, 2)})) ||
       failed(equal(*this, {"lse_partial", "length", last(lse, 1)},
                    {"o_partial", "length", last(o, 3)})))
+    return failure();
+  if (failed(hasSchedule(*this, getSchedule())))
+    return failure();
+  const bool ends = static_cast<bool>(getCuSeqlensQ());
+  if (ends != static_cast<bool>(getMaxSeqlenQ()) || ends != (packed && getSchedule()))
+    return emitOpError(
+        "expected cu_seqlens_q and max_seqlen_q of packed parts with a schedule, and "
+        "of no other");
+  if (ends && failed(hasTable(*this, "cu_seqlens_q", cast<ShapedType>(getCuSeqlensQ().getType()), 1,
+                              "batch + 1")))
     return failure();
   ShapedType joined = getOutputType(), joinedLse = getLseType();
   if (failed(

@@ -187,6 +187,10 @@ LogicalResult ForWorkOp::verify() {
         "needs tiles of one sequence in a cluster, counts those of packed sequences");
   if (getPacked() && schedule::parseOrder(getOrder()) != schedule::WorkOrder::varlenDynamic)
     return emitOpError() << "needs order varlen_dynamic for packed sequences, has " << getOrder();
+  if (getSchedule() && (getPacked() || getCluster() > 1 ||
+                        schedule::parseOrder(getOrder()) != schedule::WorkOrder::varlenDynamic))
+    return emitOpError("needs order varlen_dynamic and single blocks for a schedule, which says "
+                       "where all tiles are, packed or not");
   if (static_cast<bool>(getPacked()) != getTile().has_value() || getTile().value_or(1) < 1)
     return emitOpError("needs packed and a positive tile together or none of them");
   if (failed(hasGroup(*this, getGroup())))
@@ -231,6 +235,14 @@ LogicalResult ForWorkOp::verifyRegions() {
       !llvm::equal(llvm::drop_begin(body.getArgumentTypes(), 4), carried))
     return emitOpError(
         "carried values, block arguments, yielded values and results need the same types");
+  return success();
+}
+LogicalResult TotalOp::verifyRegions() {
+  Block &body = getBody().front();
+  auto yield = dyn_cast<YieldOp>(body.getTerminator());
+  if (body.getNumArguments() != 1 || !body.getArgument(0).getType().isIndex() || !yield ||
+      yield.getOperandTypes() != getResultTypes())
+    return emitOpError("body needs one index and to yield a value for each total");
   return success();
 }
 LogicalResult RolesOp::verifyRegions() {

@@ -455,6 +455,12 @@ Outcome Loaded::launch(size_t number, const Operands &operands, const Launch &la
     case Param::appended:
       put(i, int32_t(operands[Operand::kNew] ? operands[Operand::kNew]->size[1] : 0));
       break;
+    case Param::maxSplits:
+      put(i, int32_t(launch.splits));
+      break;
+    case Param::sms:
+      put(i, int32_t(launch.sms));
+      break;
     case Param::counter:
       put(i, counterOf(launch.stream));
       break;
@@ -464,7 +470,7 @@ Outcome Loaded::launch(size_t number, const Operands &operands, const Launch &la
   overlap.value = 1;
   LaunchConfig config = configOf(kernel, blocks, launch.stream);
   config.attributes = &overlap;
-  config.attributeCount = kernel.follows;
+  config.attributeCount = kernel.follows && !launch.first;
   if (Result r = driver().launch(&config, function.handle, arguments, nullptr))
     return driver().failed("launching the kernel", r);
   return {};

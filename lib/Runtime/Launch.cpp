@@ -31,7 +31,8 @@ Or<schedule::Problem> Program::sizedOn(const Operands &operands, const FlashScal
 
 namespace {
 
-/// What one kernel writes for the next: q turned, and the f32 parts of split keys.
+/// What one kernel writes for the next: q turned, the f32 parts of split keys, and how many parts
+/// each sequence has unless the call says.
 struct Parts {
   llvm::SmallVector<std::pair<Operand, FlashTensor>> tensors; // row-major, one behind the other
   llvm::SmallVector<int64_t> offsets;
@@ -80,11 +81,28 @@ Parts partsOf(const Request &request, const Operands &operands, const schedule::
   shape.assign(lse.size, lse.size + lse.rank);
   shape.insert(shape.begin(), splits);
   parts.add(Operand::lsePartial, shape, sizeof(float));
+  if (request.plan.ownSplits && !operands[Operand::schedule])
+    parts.add(Operand::schedule, {schedule::scheduleRows, p.batch + 1}, sizeof(int32_t));
   return parts;
 }
 
 int64_t sectionOf(const Request &request, const schedule::Problem &p) {
   return request.merge ? 1 : schedule::workShapeOf(request.plan, p).section;
+}
+
+/// Whether a call for `goal` runs a kernel: one that has a schedule needs none prepared.
+bool runs(const cuda::Kernel &kernel, Program::Goal goal, const Operands &given) {
+  const bool prepares = kernel.op == "prepare";
+  return goal == Program::Goal::schedule ? prepares : !prepares || !given[Operand::schedule];
+}
+
+/// The schedule alone needs a place, and a plan that has one.
+Outcome whyNoSchedule(const Request &request, const Operands &given) {
+  if (!request.plan.ownSplits)
+    return invalid("the plan has no schedule to prepare: " + request.plan.reasons.splits);
+  if (!given[Operand::schedule])
+    return invalid("the call has no schedule");
+  return {};
 }
 
 } // namespace
@@ -98,7 +116,11 @@ Or<int64_t> Program::workspaceBytes(const Operands &operands, const FlashScalars
   return partsOf(request, operands, p).bytes;
 }
 
-Outcome Program::launch(const Operands &given, FlashScalars scalars, int device, void *stream) {
+Outcome Program::launch(const Operands &given, FlashScalars scalars, int device, void *stream,
+                        Goal goal) {
+  if (goal == Goal::schedule)
+    if (Outcome failure = whyNoSchedule(request, given))
+      return failure;
   Or<schedule::Problem> sizes = sizedOn(given, scalars, device);
   if (auto *failure = std::get_if<Failure>(&sizes))
     return *failure;
@@ -108,6 +130,8 @@ Outcome Program::launch(const Operands &given, FlashScalars scalars, int device,
   Operands operands = given;
   Parts parts = partsOf(request, operands, p);
   const FlashTensor *space = operands[Operand::workspace];
+  if (goal == Goal::schedule)
+    parts = {};
   if (parts.bytes > 0) {
     const int64_t align = 16;
     if (!space || space->rank != 1 || space->size[0] * int64_t(sizeof(float)) < parts.bytes ||
@@ -118,13 +142,26 @@ Outcome Program::launch(const Operands &given, FlashScalars scalars, int device,
   }
   for (auto &[operand, tensor] : parts.placed(parts.bytes > 0 ? space->data : nullptr))
     operands[operand] = &tensor;
-  const int64_t section = sectionOf(request, p);
+  const bool own = request.plan.ownSplits;
+  cuda::Launch launch{0,
+                      sectionOf(request, p),
+                      request.merge ? 1 : splitsOf(request.plan, p),
+                      p.sms,
+                      true,
+                      scalars,
+                      device,
+                      stream};
   for (size_t i = 0; i < kernels.size(); ++i) {
+    if (!runs(kernels[i], goal, given))
+      continue;
     int64_t blocks = 0;
-    if (kernels[i].op == "combine") { // packed sequences are joined as one
+    if (kernels[i].op == "combine") { // packed sequences are joined as one if all are split alike
       const FlashTensor &o = *operands[Operand::o];
-      blocks = schedule::ceilDiv(o.size[o.rank - 3], schedule::combineRows(p.headSizeV)) * p.heads *
-               (p.packedQ ? 1 : p.batch);
+      const int64_t rows = own ? p.lenQ : o.size[o.rank - 3];
+      blocks = schedule::ceilDiv(rows, schedule::combineRows(p.headSizeV)) * p.heads *
+               (p.packedQ && !own ? 1 : p.batch);
+    } else if (kernels[i].op == "prepare") {
+      blocks = isEmpty(p) ? 0 : p.batch;
     } else if (kernels[i].op == "append") { // rows of k_new, and of q where it is turned
       const int64_t fresh = operands[Operand::kNew]->size[1];
       blocks = schedule::ceilDiv(p.rotary > 0 ? std::max(fresh, p.lenQ) : fresh,
@@ -135,13 +172,18 @@ Outcome Program::launch(const Operands &given, FlashScalars scalars, int device,
     }
     if (blocks == 0)
       continue;
-    if (Outcome failure = loaded->launch(i, operands, {blocks, section, scalars, device, stream}))
+    launch.blocks = blocks;
+    if (Outcome failure = loaded->launch(i, operands, launch))
       return failure;
+    launch.first = false;
   }
   return {};
 }
 
-Outcome Program::run(const Operands &operands, FlashScalars scalars, int workers) {
+Outcome Program::run(const Operands &operands, FlashScalars scalars, int workers, Goal goal) {
+  if (goal == Goal::schedule)
+    if (Outcome failure = whyNoSchedule(request, operands))
+      return failure;
   if (onGpu())
     return invalid("expected a program for the cpu, this one is for a GPU; use flash_launch");
   if (workers < 1)
@@ -166,6 +208,8 @@ Outcome Program::run(const Operands &operands, FlashScalars scalars, int workers
   arguments.push_back({"section", sectionOf(request, p)});
   if (p.packedQ)
     arguments.push_back({"max_seqlen_q", p.lenQ});
+  arguments.push_back({"max_splits", request.merge ? 1 : splitsOf(request.plan, p)});
+  arguments.push_back({"sms", smsOf(p)});
   if (p.append)
     arguments.push_back({"appended", operands[Operand::kNew]->size[1]});
 
@@ -177,7 +221,9 @@ Outcome Program::run(const Operands &operands, FlashScalars scalars, int workers
   for (auto &[operand, t] : parts.placed(space.get()))
     pass(std::string(operandName(operand)), t);
   for (const cuda::Kernel &kernel : kernels)
-    if (llvm::Error error = cpu->run(kernel.name, arguments, workers))
+    if (!runs(kernel, goal, operands))
+      continue;
+    else if (llvm::Error error = cpu->run(kernel.name, arguments, workers))
       return internal(llvm::toString(std::move(error)));
   return {};
 }

@@ -54,7 +54,9 @@ static std::optional<cuda::Param> paramOf(const json::Object &entry) {
                             {"softcap", cuda::Param::softcap},
                             {"section", cuda::Param::section},
                             {"max_seqlen_q", cuda::Param::longest},
-                            {"appended", cuda::Param::appended}})
+                            {"appended", cuda::Param::appended},
+                            {"max_splits", cuda::Param::maxSplits},
+                            {"sms", cuda::Param::sms}})
     if (arg == name) {
       p.kind = kind;
       return p;

@@ -410,7 +410,7 @@ Or<Request> flash::readRequest(const std::string &text) {
                                                        : notBuilt(refusal->sentence);
   r.plan = std::get<schedule::Plan>(planned);
   if (auto pass = r.passes.find("split_kv"); pass != r.passes.end() && !pass->second)
-    r.plan.splits = 1, r.plan.splitsAtLaunch = false;
+    r.plan.splits = 1, r.plan.splitsAtLaunch = r.plan.ownSplits = false;
   r.plan.reasons.tile += leftOut;
   r.planText = decidedText(r.plan, p);
   if (hand)

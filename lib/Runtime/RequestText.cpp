@@ -56,7 +56,7 @@ std::string flash::keyOf(const Request &request) {
      << request.planText << " stages " << plan.stages << " consumers " << plan.consumers << ' '
      << StringRef(schedule::splitByName(plan.splitBy)) << " registers " << plan.producerRegisters
      << ' ' << plan.consumerRegisters << ' ' << plan.pvFromRegisters << " overlap " << plan.overlap
-     << " split " << (plan.splits > 1) << " defer " << plan.deferMax << " q " << plan.qInRegisters
+     << " split " << (plan.splits > 1) << (plan.ownSplits ? " own" : "") << " defer " << plan.deferMax << " q " << plan.qInRegisters
      << " early " << plan.earlyWait << " turns " << plan.pingPong << " multicast " << plan.multicast
      << " staged " << plan.stagedColumns << " transfer "
      << StringRef(schedule::transferName(plan.transfer)) << " persistent " << plan.persistent
@@ -284,15 +284,17 @@ std::string flash::opText(const Request &request) {
        << (p.rotaryInterleaved ? "interleaved, " : "") << target << "}\n      : " << kNew << ", "
        << vNew << "\n";
   }
+  const std::string own =
+      split && request.plan.ownSplits ? f.clause("schedule", memrefText("?x?", "i32")) : "";
   const std::string outs = "outs(%o, %lse : " + o + ", " + lse + ")";
-  os << "  flash.attention " << read << ", %k, %v" << clauses << "\n      "
+  os << "  flash.attention " << read << ", %k, %v" << clauses << own << "\n      "
      << (split ? "outs(%o_partial, %lse_partial : " + oPartial + ", " + lsePartial + ")" : outs)
      << "\n      by " << maskText(request.plan.mask) << "\n      {" << target
      << ", plan = " << request.planText << "}\n      : " << readType << ", " << k << ", " << v
      << "\n";
   if (split)
-    os << "  flash.combine %o_partial, %lse_partial" << joins << " " << outs << "\n      {"
-       << target << "} : " << oPartial << ", " << lsePartial << "\n";
+    os << "  flash.combine %o_partial, %lse_partial" << joins << (own.empty() ? "" : packedQ) << own
+       << " " << outs << "\n      {" << target << "} : " << oPartial << ", " << lsePartial << "\n";
   if (read != "%q")
     os << "  memref.dealloc %q_turned : " << readType << "\n";
   return functionText(f);

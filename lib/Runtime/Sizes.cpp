@@ -120,6 +120,9 @@ Or<schedule::Problem> Program::sized(const Operands &operands, const FlashScalar
   add(p.pageSize.has_value(), Operand::pageTable, {p.batchIdx ? any : p.batch, any});
   add(p.batchIdx, Operand::kvBatchIdx, {p.batch});
   add(p.leftpad, Operand::leftpadK, {p.batch});
+  if (operands[Operand::schedule] && !request.plan.ownSplits)
+    return invalid("expected no schedule: the plan has one number of splits for all sequences");
+  add(operands[Operand::schedule], Operand::schedule, {schedule::scheduleRows, p.batch + 1});
   const FlashTensor *fresh = p.append ? operands[Operand::kNew] : nullptr;
   const int64_t rows = fresh && fresh->rank == 4 ? fresh->size[1] : any;
   add(p.append, Operand::kNew, {p.batch, rows, p.kvHeads, p.headSize});

@@ -148,7 +148,7 @@ static std::string asText(const Problem &problem, const Plan &plan, const Facts 
        plan.packGqa ? number(plan.group) + " query heads packed into a tile"
                     : "one query head a tile",
        plan.reasons.packGqa);
-  line("splits", number(plan.splits), plan.reasons.splits);
+  line("splits", (plan.ownSplits ? "up to " : "") + number(plan.splits), plan.reasons.splits);
   std::string order(orderName(plan.order));
   order += plan.persistent ? ", persistent" : ", one tile a block";
   order += plan.stealing ? ", tiles from a counter" : "";

@@ -215,24 +215,46 @@ static std::optional<int64_t> packedTiles(const Plan &plan, const Problem &probl
   return problem.batch > 0 ? packedStart(problem.totalQ, problem.batch, plan.group, plan.tileM) : 0;
 }
 
-static int64_t plannedSplits(const Plan &plan, const Problem &problem) {
+static int64_t keyTiles(const Plan &plan, const Problem &problem) {
   auto side = [](int64_t asked, int64_t whole) { return asked < 0 ? max(whole - 1, 0) : asked; };
+  int64_t left = side(plan.mask.left, problem.lenK), right = side(plan.mask.right, problem.lenQ);
+  return plan.mask.kind == MaskKind::local
+             ? reachableKeyTiles(problem.lenK, left, right, plan.tileM, plan.tileN)
+             : ceilDiv(problem.lenK, plan.tileN);
+}
+
+/// Of all sequences; where each has its own number, the most that any has: what a long one gets
+/// whose fellows have no key.
+static int64_t plannedSplits(const Plan &plan, const Problem &problem) {
   const int64_t mTiles = queryTiles(plan, problem);
   const int64_t heads = plan.packGqa ? problem.kvHeads : problem.heads;
   const int64_t bytes =
       problem.lenK * (problem.headSize + problem.headSizeV) * elementBytes(problem.element);
-  int64_t left = side(plan.mask.left, problem.lenK), right = side(plan.mask.right, problem.lenQ);
-  const int64_t nTiles = plan.mask.kind == MaskKind::local
-                             ? reachableKeyTiles(problem.lenK, left, right, plan.tileM, plan.tileN)
-                             : ceilDiv(problem.lenK, plan.tileN);
-  const int64_t tiles = packedTiles(plan, problem).value_or(problem.batch * mTiles);
+  const int64_t tiles =
+      plan.ownSplits ? mTiles : packedTiles(plan, problem).value_or(problem.batch * mTiles);
   const SplitQuestion question{.tiles = heads * tiles,
                                .mTiles = mTiles,
-                               .nTiles = nTiles,
+                               .nTiles = keyTiles(plan, problem),
                                .kvHeadBytes = bytes,
                                .sms = smsOf(problem),
                                .causalOrLocal = plan.mask.kind != MaskKind::dense};
   return streamsKeys(plan, problem.target) ? streamedSplits(question) : numSplits(question);
+}
+
+/// Lets each sequence have its own number of splits where one for all may starve the longest.
+static void chooseOwnSplits(Plan &plan, const Problem &problem, const PlanOverrides &overrides) {
+  if (!isRagged(problem) || problem.batch < 2 || problem.batch > mostScheduled ||
+      overrides.order.value_or(WorkOrder::varlenDynamic) != WorkOrder::varlenDynamic ||
+      ceilDiv(keyTiles(plan, problem), plan.splits) <= leastShare)
+    return;
+  Plan own = plan;
+  own.ownSplits = own.splitsAtLaunch = true;
+  own.splits = plannedSplits(own, problem);
+  own.reasons.splits =
+      "sequences differ in length: each is split by its share of the work, which a "
+      "kernel before finds";
+  if (own.splits > 1)
+    plan = own;
 }
 
 static std::optional<Refusal> chooseSplits(Plan &plan, const Problem &problem,
@@ -252,13 +274,15 @@ static std::optional<Refusal> chooseSplits(Plan &plan, const Problem &problem,
                           : streamsKeys(plan, problem.target)
                               ? "reading keys takes all time: the fewest key tiles a block and wave"
                               : "tiles alone leave SMs idle";
+    chooseOwnSplits(plan, problem, overrides);
   }
   return std::nullopt;
 }
 
 static void chooseOrder(Plan &plan, const Problem &problem, const PlanOverrides &overrides) {
   const bool split = plan.splits > 1, dense = plan.mask.kind == MaskKind::dense;
-  const bool ragged = isRagged(problem) && (problem.packedQ || problem.target == Target::cpu);
+  const bool ragged =
+      isRagged(problem) && (problem.packedQ || problem.target == Target::cpu || plan.ownSplits);
   const bool uneven = isRagged(problem) && !ragged;
   plan.order = ragged             ? WorkOrder::varlenDynamic
                : split            ? WorkOrder::single
@@ -513,8 +537,13 @@ int64_t splitsOf(const Plan &plan, const Problem &problem) {
 }
 
 int64_t gridOf(const Plan &plan, const Problem &problem) {
-  const WorkShape<int64_t> shape = workShapeOf(plan, problem);
-  const int64_t tiles = tilesOf(shape), clusters = max(smsOf(problem) / shape.cluster, 1);
+  WorkShape<int64_t> shape = workShapeOf(plan, problem);
+  if (plan.ownSplits)
+    shape.splits = 1;
+  int64_t tiles = tilesOf(shape);
+  const int64_t clusters = max(smsOf(problem) / shape.cluster, 1);
+  if (plan.ownSplits) // the device alone knows how many; a share adds a tile at most
+    tiles += sharesOfAnSm * smsOf(problem);
   return plan.persistent ? min(tiles, clusters * shape.cluster) : tiles;
 }
 

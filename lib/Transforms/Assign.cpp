@@ -166,14 +166,16 @@ bool multiplies(func::FuncOp kernel) {
 }
 
 /// Without products the threads deal a fragment's columns out; writes how many there are, and gives
-/// the threads of the kernel's block.
+/// the threads of the kernel's block: a warp where there is no fragment.
 FailureOr<int64_t> dealColumns(func::FuncOp kernel, const Machine &machine) {
-  int64_t rows = 1, cols = 1;
+  int64_t rows = 1, cols = 0;
   kernel.walk([&](Operation *op) {
     for (Type type : op->getResultTypes())
       if (ArrayRef<int64_t> shape = registerShape(type); !shape.empty())
         rows = std::max(rows, shape[0]), cols = std::max(cols, shape[1]);
   });
+  if (cols == 0)
+    return int64_t(schedule::warpThreads);
   const int64_t aRow = schedule::ceilDiv(cols, schedule::combineColumns);
   const int64_t threads =
       schedule::ceilDiv(rows * aRow, schedule::warpThreads) * schedule::warpThreads;

@@ -117,7 +117,7 @@ Reason find(func::FuncOp kernel, Shared &shared) {
     if (!llvm::hasSingleElement(works))
       return "a role is not one loop over its work";
     shared.works.push_back(*works.begin());
-    if (shared.works.back().getPacked())
+    if (shared.works.back().getPacked() || shared.works.back().getSchedule())
       return "tiles are counted through all sequences";
   }
   if (Reason why = findRings(*roles.begin(), shared))

@@ -54,10 +54,14 @@ struct SkipBlocks : flash::impl::FlashTileSkipBlocksBase<SkipBlocks> {
     schedule::Mask shape = mask.getMask().mask();
     int64_t rows = mask.getValue().getType().getShape()[0], block = mask.getValue().getType().getShape()[1];
 
-    Block &body = work.getBody().front();
+    // Where keys are split, the range of all blocks says which part is the tile's.
+    auto ranges = work.getOps<tile::BlockRangeOp>();
+    Value split = work.getBody().front().getArgument(3), splits = work.getSplits();
+    if (!ranges.empty())
+      split = (*ranges.begin()).getSplit(), splits = (*ranges.begin()).getSplits();
     SmallVector<Type> counts(5, b.getIndexType());
     auto range = tile::BlockRangeOp::create(b, counts, mask.getRow0(), mask.getLenQ(), mask.getLenK(),
-                                            body.getArgument(3), work.getSplits(), rows, block, mask.getMask(),
+                                            split, splits, rows, block, mask.getMask(),
                                             mask.getGroup(), /*every_row=*/false, /*queries=*/mask.getTrans());
     Value afterRight = range.getRight(), afterInner = add(afterRight, range.getInner());
     struct Run {

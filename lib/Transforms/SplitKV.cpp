@@ -53,13 +53,14 @@ void split(AttentionOp op, int64_t splits) {
       builder, types, op.getQ(), op.getK(), op.getV(), /*sink=*/Value(), op.getScale(),
       op.getSoftcap(), op.getCuSeqlensQ(), op.getMaxSeqlenQ(), op.getCuSeqlensK(), op.getSequsedQ(),
       op.getSequsedK(), op.getAppended(), op.getPageTable(), op.getKvBatchIdx(), op.getLeftpadK(),
-      outs, op.getMaskAttr(), op.getTargetAttr(), op.getPlanAttr());
+      /*schedule=*/Value(), outs, op.getMaskAttr(), op.getTargetAttr(), op.getPlanAttr());
   parts->setDiscardableAttrs(op->getDiscardableAttrDictionary());
   ValueRange inputs = outs.empty() ? ValueRange(parts.getResults()) : ValueRange(outs);
   PlanAttr plan =
       filled({}, "tile", combineTile(*op.getTarget(), o.back(), *op.getPlan()->getInt("tile", 0)));
   auto join = CombineOp::create(builder, op.getResultTypes(), inputs[0], inputs[1], op.getSink(),
-                                op.getOuts(), op.getTargetAttr(), plan);
+                                /*cu_seqlens_q=*/Value(), /*max_seqlen_q=*/Value(),
+                                /*schedule=*/Value(), op.getOuts(), op.getTargetAttr(), plan);
   for (Value buffer : outs)
     memref::DeallocOp::create(builder, buffer);
   op->replaceAllUsesWith(join);

@@ -10,7 +10,7 @@ import math
 import os
 
 from . import _cache, _check, _records
-from ._arrays import Array, capability, empty, gpu_name, pointer, signature, stacked, stream, with_rows
+from ._arrays import Array, capability, empty, empty_table, gpu_name, pointer, signature, stacked, stream, values, with_rows
 from ._library import MAX_RANK, Program, Scalars, Tensor, library
 from ._library import call as _call
 
@@ -61,12 +61,54 @@ class Call:
         else:
             _call("flash_launch", self.program.handle, tensors, len(arrays), self.scalars, self.device, stream(q))
 
+    def prepare(self, q, *arrays):
+        """The filled schedule for a call of these arrays (as run has them); None where the plan has none."""
+        if not self.program.has_schedule:
+            return None
+        rows = empty_table(q, (SCHEDULE_ROWS, self.made_for["sequences"] + 1))
+        own = [] if self.arrays[-1][0] == b"schedule" else [(b"schedule", rows.shape, _row_major(rows.shape))]
+        tensors, _, _ = self._form(self.arrays + own, 0)
+        for t, x in zip(tensors, (q, *arrays[: len(tensors) - 2], rows)):
+            t.data = pointer(x)
+        where = (0, None) if self.device is None else (self.device, stream(q))
+        _call("flash_prepare", self.program.handle, tensors, len(tensors), self.scalars, *where)
+        return rows
+
     def _ask_for_workspace(self, tensors):
         size = ctypes.c_size_t()
         _call("flash_workspace", self.program.handle, tensors, len(tensors), self.scalars, self.device, ctypes.byref(size))
         workspace = size.value // 4
         own = [(b"workspace", (workspace,), (1,))] if workspace else []
         self.form = self._form(self.arrays + own, workspace)
+
+
+SCHEDULE_ROWS = 4  # of flash/Schedule/WorkOrder.h
+PREPARE = object()  # in place of a Schedule: the call is to prepare one
+
+
+class Schedule:
+    """What prepare found: how the work of sequences is ordered and split. Holds for calls of the problem it was made for, as long
+    as the lengths of the sequences stay."""
+
+    def __init__(self, made_for, table):
+        self.made_for, self.table = made_for, table
+
+    def check(self, made_for):
+        if made_for == self.made_for:
+            return
+        if made_for["kernel"] != self.made_for["kernel"]:
+            raise ValueError("expected scheduler_metadata of this call's types, head sizes, mask, splits and tables, it was prepared for others; "
+                             "call prepare with this call's arguments")
+        for what, mine in made_for.items():
+            if mine != (theirs := self.made_for[what]):
+                raise ValueError(f"expected scheduler_metadata of this call's {what} ({mine}), it was prepared for {theirs}")
+
+    def check_lengths(self, present):
+        """Compares with what prepare finds now."""
+        first, *others = values(self.table)
+        now, *rest = values(present)
+        if first != now or [row[:-1] for row in others] != [row[:-1] for row in rest]:
+            raise ValueError("expected scheduler_metadata of the present lengths, these have changed since; call prepare again")
 
 
 def _row_major(shape):
@@ -192,15 +234,24 @@ def _kept(key, make):
 
 
 def _check_tables(call, q, k, given, causal, window, max_seqlen_q, max_seqlen_k, validate):
-    if call.tables and (validate if validate is not None else call.device is None):
+    """Whether the tables' contents are to be checked, once they are."""
+    validates = call.tables and (validate if validate is not None else call.device is None)
+    if validates:
         by_query = bool(causal) or tuple(window) != (-1, -1)
         _check.contents(q, k, given, max_seqlen_q, max_seqlen_k, by_query)
+    return validates
 
 
 def _attend(q, k, v, given, causal, window, attention_chunk, sink_tokens, scale, softcap, max_seqlen_q, max_seqlen_k, q_descale, k_descale,
-            v_descale, num_splits, pack_gqa, out, return_lse, validate, target, cached=False, interleaved=False):
+            v_descale, num_splits, pack_gqa, out, return_lse, validate, target, metadata, cached=False, interleaved=False):
     """attention and attention_with_kvcache: checked and planned once for each combination, then run."""
     given = {name: x for name, x in given.items() if x is not None}
+    prepares = metadata is PREPARE
+    if not prepares and metadata is not None:
+        if not isinstance(metadata, Schedule):
+            raise TypeError(f"expected scheduler_metadata to be what prepare returns, got {type(metadata).__name__}")
+        if metadata.table is not None:
+            given["schedule"] = metadata.table
     descales = dict(q_descale=q_descale, k_descale=k_descale, v_descale=v_descale)
 
     def key():
@@ -216,7 +267,12 @@ def _attend(q, k, v, given, causal, window, attention_chunk, sink_tokens, scale,
         return _make_call(arrays, problem, value, cap, given, out)
 
     call = _kept(key, make) if all(x is None for x in descales.values()) else make()
-    _check_tables(call, q, k, given, causal, window, max_seqlen_q, max_seqlen_k, validate)
+    if metadata is not None and not prepares:
+        metadata.check(call.made_for)
+    validates = _check_tables(call, q, k, given, causal, window, max_seqlen_q, max_seqlen_k, validate)
+    if prepares:
+        o, lse = empty(q, call.o_shape), empty(q, call.lse_shape, float32=True)
+        return Schedule(call.made_for, call.prepare(q, k, v, o, lse, *given.values()))
     for name, x in (("k", k), ("v", v)) if "k_new" in given else ():
         _check.writable(name, x)
     o = empty(q, call.o_shape) if out is None else out
@@ -224,6 +280,8 @@ def _attend(q, k, v, given, causal, window, attention_chunk, sink_tokens, scale,
     if out is not None:
         _check.apart("out", out, (("q", q), ("k", k), ("v", v)))
     lse = empty(q, call.lse_shape, float32=True)
+    if validates and "schedule" in given:
+        metadata.check_lengths(call.prepare(q, k, v, o, lse, *given.values()))
     call.run(q, k, v, o, lse, *given.values())
     return (o, lse) if return_lse else o
 
@@ -231,7 +289,7 @@ def _attend(q, k, v, given, causal, window, attention_chunk, sink_tokens, scale,
 def attention(q, k, v, *, causal=False, window=(-1, -1), attention_chunk=0, sink_tokens=0, scale=None, softcap=0.0, sink=None,
               cu_seqlens_q=None, cu_seqlens_k=None, max_seqlen_q=None, max_seqlen_k=None, seqused_q=None, seqused_k=None,
               page_table=None, q_descale=None, k_descale=None, v_descale=None, num_splits=0, pack_gqa=None,
-              out=None, return_lse=False, validate=None, target=None):
+              out=None, return_lse=False, scheduler_metadata=None, validate=None, target=None):
     """softmax(scale * q k^T, mask) v, row by row.
 
     q [B, Sq, Hq, D], k [B, Sk, Hkv, D], v [B, Sk, Hkv, Dv]: f16, bf16 or (CPU) f32; the last dimension contiguous, other
@@ -250,7 +308,7 @@ def attention(q, k, v, *, causal=False, window=(-1, -1), attention_chunk=0, sink
     [total, Hq, Dv], lse [Hq, total]. seqused_q, seqused_k (i32 [B]): only that many rows of each sequence count; rows of o and
     lse past them are not defined. page_table (i32 [B, pages]), besides seqused_k: k and v are [pages, page size, Hkv, .], and row
     r of sequence b lies in slot r % page size of page page_table[b, r // page size]. max_seqlen_q, max_seqlen_k: bounds of
-    packed or paged lengths; without them the totals bound. validate: whether what stands in the tables is checked, which waits
+    packed or paged lengths; without them the totals bound. scheduler_metadata: what prepare returned for such a call. validate: whether what stands in the tables is checked, which waits
     for a GPU (None: on the CPU only).
 
     Returns o [B, Sq, Hq, Dv] of q's element type (`out`, if given), and with return_lse also lse, f32 [B, Hq, Sq]: the
@@ -261,7 +319,7 @@ def attention(q, k, v, *, causal=False, window=(-1, -1), attention_chunk=0, sink
     given = dict(sink=sink, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, seqused_q=seqused_q, seqused_k=seqused_k,
                  page_table=page_table)
     return _attend(q, k, v, given, causal, window, attention_chunk, sink_tokens, scale, softcap, max_seqlen_q, max_seqlen_k, q_descale,
-                   k_descale, v_descale, num_splits, pack_gqa, out, return_lse, validate, target)
+                   k_descale, v_descale, num_splits, pack_gqa, out, return_lse, validate, target, scheduler_metadata)
 
 
 def planned(q, k, v, out, *, causal=False, window=(-1, -1), plan=None, target=None):
@@ -281,6 +339,10 @@ def _make_call(arrays, problem, scale, cap, given, out):
     operands += [(b"o", *o), (b"lse", lse_shape, _row_major(lse_shape))]
     call = _planned_call((problem, max_q, max_k), operands, q, scale, cap, given)
     call.o_shape, call.lse_shape = o_shape, lse_shape
+    sequences = given["cu_seqlens_q"].shape[0] - 1 if "cu_seqlens_q" in given else q.shape[0]
+    new = given["k_new"].shape[1] if "k_new" in given else 0
+    call.made_for = {"kernel": call.program, "sequences": sequences, "q's shape": q.shape, "k's shape": k.shape, "max_seqlen_q": max_q,
+                     "max_seqlen_k": max_k - new, "new rows": new, "device": q.place}
     return call
 
 
@@ -302,7 +364,7 @@ def attention_with_kvcache(q, k_cache, v_cache, *, k_new=None, v_new=None, sequs
                            attention_chunk=0, sink_tokens=0, scale=None, softcap=0.0, sink=None, cu_seqlens_q=None,
                            cu_seqlens_k=None, max_seqlen_q=None, max_seqlen_k=None, seqused_q=None, page_table=None,
                            q_descale=None, k_descale=None, v_descale=None, num_splits=0, pack_gqa=None, out=None,
-                           return_lse=False, validate=None, target=None):
+                           return_lse=False, scheduler_metadata=None, validate=None, target=None):
     """Attention over a cache of keys and values, [rows, Sk, Hkv, D] and [rows, Sk, Hkv, Dv], which k_new and v_new
     ([B, Snew, Hkv, D or Dv]) are first written into behind seqused_k (i32 [B]), turned by rotary_cos and rotary_sin
     ([positions, R/2]). kv_batch_idx (i32 [B]) picks cache rows, leftpad_k (i32 [B]) skips leading ones.
@@ -318,7 +380,23 @@ def attention_with_kvcache(q, k_cache, v_cache, *, k_new=None, v_new=None, sequs
                  page_table=page_table, kv_batch_idx=kv_batch_idx, leftpad_k=leftpad_k, k_new=k_new, v_new=v_new,
                  rotary_cos=rotary_cos, rotary_sin=rotary_sin)
     return _attend(q, k_cache, v_cache, given, causal, window, attention_chunk, sink_tokens, scale, softcap, max_seqlen_q, max_seqlen_k,
-                   q_descale, k_descale, v_descale, num_splits, pack_gqa, out, return_lse, validate, target, cached=True, interleaved=interleaved)
+                   q_descale, k_descale, v_descale, num_splits, pack_gqa, out, return_lse, validate, target, scheduler_metadata, cached=True, interleaved=interleaved)
+
+
+def prepare(q, k, v, **call):
+    """The scheduler_metadata of attention(q, k, v, **call), or of attention_with_kvcache: in which order and into how many parts
+    sequences of different lengths are computed.
+
+    A call finds it by itself, with one more kernel; the layers of a model have the same lengths, so they may share one. It is made
+    of lengths and shapes alone: what is in q, k and v does not matter. On a GPU it is queued as the call is and may be captured
+    with it. Calls of another problem refuse it; calls after the lengths have changed do so where they validate.
+
+    Raises as attention does.
+    """
+    taken = ("out", "return_lse", "scheduler_metadata")
+    if wrong := [name for name in call if name in taken]:
+        raise TypeError(f"expected no {wrong[0]}: prepare computes no attention")
+    return attention_with_kvcache(q, k, v, scheduler_metadata=PREPARE, **call)
 
 
 def attention_backward(do, q, k, v, o, lse, *, causal=False, window=(-1, -1), attention_chunk=0, sink_tokens=0, scale=None,

@@ -72,6 +72,14 @@ def with_rows(x):
     return x.contiguous() if is_torch(x) and x.ndim and x.shape[-1] > 1 and x.stride(-1) != 1 else x
 
 
+def empty_table(like, shape):
+    """An uninitialised array of i32 where `like` lives."""
+    if isinstance(like, np.ndarray):
+        return np.empty(shape, np.int32)
+    torch = sys.modules["torch"]
+    return torch.empty(shape, dtype=torch.int32, device=like.device)
+
+
 def stacked(x, y):
     """x and y behind each other along a new first dimension, row-major and f32."""
     if isinstance(x, np.ndarray):

@@ -3,6 +3,7 @@ import ctypes
 import functools
 import gzip
 import importlib.util
+import json
 import os
 import pathlib
 import shutil
@@ -112,6 +113,7 @@ def library():
         "flash_run": [pointer, tensors, size, scalars, ctypes.c_int, into],
         "flash_workspace": [pointer, tensors, size, scalars, ctypes.c_int, ctypes.POINTER(size), into],
         "flash_launch": [pointer, tensors, size, scalars, ctypes.c_int, pointer, into],
+        "flash_prepare": [pointer, tensors, size, scalars, ctypes.c_int, pointer, into],
     }.items():
         function = getattr(lib, name)
         function.argtypes, function.restype = arguments, ctypes.c_int
@@ -183,6 +185,11 @@ class Program:
         handle = ctypes.c_void_p()
         call("flash_program_load", blob, len(blob), ctypes.byref(handle))
         return cls(handle)
+
+    @functools.cached_property
+    def has_schedule(self):
+        """Whether a kernel of its own schedules sequences: what flash_prepare runs."""
+        return any(kernel.get("op") == "prepare" for kernel in json.loads(self.text("metadata"))["kernels"])
 
     def part(self, what):
         """Bytes of a part: "mlir", "plan", "ptx", "cubin", "report" (what the assembler said), "metadata" or "blob"; empty where there is none."""

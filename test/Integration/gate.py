@@ -84,6 +84,9 @@ def serving_cases(d, dv):
         yield d, dv, "causal", "bf16", (option,)
         yield d, dv, "dense", "bf16", (option, "1 query")
     yield d, dv, "local", "bf16", ("packed",)
+    yield d, dv, "dense", "bf16", ("packed", "schedule")
+    for option in ("used", "pages of 1", "pages of 16"):
+        yield d, dv, "dense", "bf16", (option, "1 query", "schedule")
 
 
 def sm90_cases():
@@ -117,7 +120,8 @@ def name_of(case):
 def op_text(d, dv, mask, element, options, target):
     """The attention op over memrefs of any strides, as a module."""
     softcap, sink = "softcap" in options, "sink" in options
-    plan = ", ".join('transfer = "gather"' if o == "gather" else o for o in options if o == "gather" or "=" in o)
+    fields = {"gather": 'transfer = "gather"', "schedule": 'order = "varlen_dynamic"'}
+    plan = ", ".join(fields.get(o, o) for o in options if o in fields or "=" in o)
     plan = f", plan = #flash.plan<{plan}>" if plan else ""
 
     few, packed = "1 query" in options, "packed" in options
@@ -145,10 +149,20 @@ def op_text(d, dv, mask, element, options, target):
         extra += f"{clause} " if used else ""
     if sink:
         args, extra = args + f", %sink: {logits}", f"sink(%sink : {logits}) " + extra
+    outs, join = f"outs(%o, %lse : {o}, {lse})", ""
+    if "schedule" in options:  # parts of the keys, as many as each sequence needs
+        def parts(type, element):
+            return type.replace("memref<", "memref<?x").replace("strided<[", "strided<[?, ").replace("bf16", element)
+
+        outer, all_parts = f" {outs}", f"{parts(o, 'f32')}, {parts(lse, 'f32')}"
+        args += f", %po: {parts(o, 'f32')}, %pl: {parts(lse, 'f32')}, %s: {table}"
+        outs, extra = f"outs(%po, %pl : {all_parts})", extra + f"schedule(%s : {table}) "
+        ends = f" cu_seqlens_q(%cq : {rows}) max_seqlen_q %most" if packed else ""
+        join = f'  flash.combine %po, %pl{ends} schedule(%s : {table}){outer} {{target = #flash.target<"{target}">}} : {all_parts}\n'
     return f"""func.func @attention({args}) {{
-  flash.attention %q, %k, %v {extra}outs(%o, %lse : {o}, {lse}) by #flash.mask<{MASKS[mask]}>
+  flash.attention %q, %k, %v {extra}{outs} by #flash.mask<{MASKS[mask]}>
       {{target = #flash.target<"{target}">{plan}}} : {q}, {k}, {v}
-  return
+{join}  return
 }}
 """
 

@@ -62,10 +62,10 @@ class Equal:
 class Tables:
     """Calls of the API whose lengths stand in tables."""
 
-    def __init__(self, order, function, q, k, v, tables, fill, kept=(), **options):
+    def __init__(self, order, function, q, k, v, tables, fill, kept=(), prepared=False, **options):
         self.order, self.function, self.fill, self.tables = order, function, fill, tables
         self.arrays, self.options, self.kept = (q, k, v), options, kept
-        self.outs = [torch.empty_like(q)]
+        self.outs, self.prepared = [torch.empty_like(q)], prepared
         self.data = [q, *({id(k): k, id(v): v}.values())]
 
     def next(self, rng):
@@ -73,7 +73,8 @@ class Tables:
             put(self.tables[name], values)
 
     def run(self):
-        self.function(*self.arrays, out=self.outs[0], validate=False, **self.tables, **self.options)
+        metadata = flash_mlir.prepare(*self.arrays, validate=False, **self.tables, **self.options) if self.prepared else None
+        self.function(*self.arrays, out=self.outs[0], validate=False, scheduler_metadata=metadata, **self.tables, **self.options)
 
 
 def packed(order, target, n, most_q, most_k, heads=8, kv_heads=2, **options):
@@ -103,9 +104,12 @@ def used(order, target, batch, queries, most_k, heads=8, kv_heads=2, page=0, app
     if page:
         options["max_seqlen_k"] = most_k - append
 
+    started = []
+
     def fill(rng):
         new = dict(seqused_k=[rng.choice([0, 1, rng.randint(0, 64), rng.randint(0, most_k - append)]) for _ in range(batch)])
-        if page:
+        if page and (rng.random() < 0.05 or not started):
+            started.append(True)
             order_of = rng.sample(range(batch * pages), batch * pages)
             new["page_table"] = [order_of[i * pages : (i + 1) * pages] for i in range(batch)]
         if packed_q:
@@ -125,8 +129,11 @@ CASES = {
     "lengths in use": lambda t: used("dynamic", t, 12, 300, 900, causal=True, num_splits=1),
     "split": lambda t: used("single", t, 8, 1, 4000, num_splits=4),
     "split by the planner": lambda t: used("", t, 4, 1, 8000),
-    "split by the planner, uneven": lambda t: used("", t, 24, 1, 16000),
-    "split by the planner, packed": lambda t: used("", t, 24, 2, 8000, packed_q=True),
+    "split by their own lengths": lambda t: used("varlen_dynamic", t, 24, 1, 16000),
+    "split by their own lengths, packed": lambda t: used("varlen_dynamic", t, 24, 2, 16000, packed_q=True),
+    "split by their own lengths, packed keys": lambda t: packed("varlen_dynamic", t, 24, 3, 16000),
+    "split by their own lengths, pages of 16": lambda t: used("varlen_dynamic", t, 24, 1, 16000, page=16),
+    "split by their own lengths, prepared before": lambda t: used("varlen_dynamic", t, 24, 1, 16000, prepared=True),
     "pages of 256, appended": lambda t: used("", t, 8, 2, 4000, page=256, append=2, causal=True),
     "pages of 1": lambda t: used("", t, 4, 1, 700, page=1),
     "appended": lambda t: used("", t, 8, 3, 600, append=3, causal=True, num_splits=1),

@@ -107,6 +107,8 @@ class Warp:
         if operand == "flash_shared":
             return np.zeros(32, U64)
         number = int(operand[2:], 16) if operand.startswith("0f") else int(operand, 0)
+        if type == "pred":
+            return np.full(32, number != 0)
         return np.full(32, number & 0xFFFFFFFFFFFFFFFF, U64) if type.endswith("64") else np.full(32, number & 0xFFFFFFFF, U32)
 
     def put(self, register, value):

@@ -3,7 +3,7 @@
 
     python3 test/Integration/random_serving.py CASES_FOLDER [--target cpu] [--count 300] [--seed 1]
 
-Packed, used, paged and appended sequences, chosen cache rows, padding, rotary embedding, splits and packed heads in every mix
+Packed, used, paged and appended sequences, some with one that outgrows the others, chosen cache rows, padding, rotary embedding, splits and packed heads in every mix
 the API allows; empty sequences anywhere, NaN in whatever does not count. CASES_FOLDER holds run.py and reference.py. Prints each
 problem that fails as a line that run.py takes, and ends with `N passed, M failed, K skipped`; exit code 1 if any failed.
 """
@@ -16,7 +16,9 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
 
 import flash_mlir
 import problems
+from flash_mlir import _api
 
+LONG = 3000  # keys
 HEAD_SIZES = [(64, 64), (128, 128), (128, 128), (96, 96), (80, 40), (192, 128), (256, 256), (64, 256)]
 
 
@@ -54,9 +56,10 @@ def case(seed):
     kv, group = rng.randint(1, 2), rng.choice([1, 2, 3, 4, 8])
     c = dict(id=f"serving-{seed}", seed=seed, hq=kv * group, hkv=kv, d=d, dv=dv, dtype=rng.choice(["bf16", "f16"]), **mask(rng))
     b = rng.choice([1, 2, 3, 5, rng.randint(1, 24)])
+    uneven = random.Random(-seed).random() < 0.2
     cached = rng.random() < 0.4  # an append or a choice of rows: k and v are a cache
     paged = rng.random() < 0.4
-    most_q = rng.choice([1, 4, 200])
+    most_q = rng.choice([1, 4, 4 if uneven else 200])
     packed_q = rng.random() < 0.6
     if packed_q:
         lengths_q = [length(rng, most_q) for _ in range(b)]
@@ -69,14 +72,18 @@ def case(seed):
     new = rng.choice([1, rng.randint(1, 40)]) if cached and rng.random() < 0.6 else 0
     if packed_q and not paged and not cached:
         lengths_k = [length(rng, 500) for _ in range(b)]
+        if uneven:
+            lengths_k[seed % b] = LONG
         c["cu_k"] = ends(lengths_k)
     else:
-        sk = max(1, length(rng, 500)) + new
+        sk = (LONG if uneven else max(1, length(rng, 500))) + new
         c["sk"] = sk
         c["b"] = b
         lengths_k = [sk - new] * b
     if paged or new or rng.random() < 0.4:
         c["seqused_k"] = used(rng, lengths_k)
+        if uneven:
+            c["seqused_k"] = [n if i == seed % b else n % 500 for i, n in enumerate(c["seqused_k"])]
     if paged:
         c["page_size"] = rng.choice([1, 2, 7, 16, 32, 64, 128, rng.randint(1, 200)])
     c["poison"] = True
@@ -103,10 +110,12 @@ def case(seed):
 
 
 class Bounded:
-    """The API with bounds of lengths, where a problem may give them."""
+    """The API with bounds of lengths, where a problem may give them, and with metadata prepared before."""
 
     def __init__(self, c):
         rng, self.most = random.Random(c["seed"]), {}
+        _api.workers = lambda: [2, 12, 40][c["seed"] % 3]  # what a plan for the cpu is made for
+        self.prepares = c["seed"] % 2
         spans = lambda cu: [b - a for a, b in zip(cu, cu[1:])]
         if "cu_q" in c and rng.random() < 0.7:
             self.most["max_seqlen_q"] = max(spans(c["cu_q"]), default=0) + rng.choice([0, 3])
@@ -115,11 +124,17 @@ class Bounded:
         if "page_size" in c and rng.random() < 0.7:
             self.most["max_seqlen_k"] = max(c["seqused_k"], default=0) + rng.choice([0, 100])
 
+    def metadata(self, arrays, call):
+        options = {name: x for name, x in call.items() if name not in ("out", "return_lse")}
+        return flash_mlir.prepare(*arrays, validate=True, **self.most, **options) if self.prepares else None
+
     def attention(self, *arrays, **call):
-        return flash_mlir.attention(*arrays, validate=True, **self.most, **call)
+        metadata = self.metadata(arrays, call)
+        return flash_mlir.attention(*arrays, validate=True, scheduler_metadata=metadata, **self.most, **call)
 
     def attention_with_kvcache(self, *arrays, **call):
-        return flash_mlir.attention_with_kvcache(*arrays, validate=True, **self.most, **call)
+        metadata = self.metadata(arrays, call)
+        return flash_mlir.attention_with_kvcache(*arrays, validate=True, scheduler_metadata=metadata, **self.most, **call)
 
 
 def main():

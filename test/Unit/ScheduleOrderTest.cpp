@@ -53,63 +53,103 @@ TEST(WorkOrder, EveryClosedOrderVisitsEveryTileOnce) {
   }
 }
 
-TEST(WorkOrder, VarlenVisitsEveryTileOfEverySequenceOnce) {
+namespace {
+struct Length {
+  int64_t mTiles, nTiles;
+  int64_t work() const { return mTiles * nTiles; }
+};
+
+/// What the kernel that fills a schedule does, sequence by sequence.
+std::vector<std::vector<int64_t>> fill(const std::vector<Length> &lengths, int64_t heads,
+                                       int64_t sms, int64_t maxSplits, int64_t keyTileBytes) {
+  const int64_t batch = int64_t(lengths.size());
+  std::vector<std::vector<int64_t>> table(scheduleRows, std::vector<int64_t>(lengths.size() + 1));
+  int64_t pairs = 0;
+  for (const Length &each : lengths)
+    pairs += each.work();
+  const int64_t share = keyShare(pairs, heads, sms);
+  for (int64_t b = 0; b < batch; ++b) {
+    const Length &mine = lengths[size_t(b)];
+    int64_t place = 0, start = 0;
+    for (int64_t i = 0; i < batch; ++i) {
+      const Length &other = lengths[size_t(i)];
+      const int64_t first = comesFirst(other.work(), i, mine.work(), b);
+      place += first;
+      start += first * other.mTiles * heads * splitsOfSequence(other.nTiles, share, maxSplits);
+    }
+    const int64_t splits = splitsOfSequence(mine.nTiles, share, maxSplits);
+    table[startsRow][size_t(place)] = start;
+    table[sequenceRow][size_t(place)] = b;
+    table[splitsRow][size_t(b)] = splits;
+    table[sectionRow][size_t(b)] = sectionOfSequence<int64_t>(mine.nTiles, keyTileBytes, 1, heads);
+    if (place + 1 == batch)
+      table[startsRow][size_t(batch)] = start + mine.mTiles * heads * splits;
+  }
+  return table;
+}
+
+Work<int64_t> workIn(const std::vector<std::vector<int64_t>> &table, int64_t t, int64_t heads) {
+  size_t place = 0;
+  while (place + 2 < table[startsRow].size() && table[startsRow][place + 1] <= t)
+    ++place;
+  const size_t b = size_t(table[sequenceRow][place]);
+  return scheduledWorkAt(t,
+                         {table[startsRow][place], table[startsRow][place + 1], int64_t(b),
+                          table[splitsRow][b], table[sectionRow][b]},
+                         heads);
+}
+} // namespace
+
+TEST(WorkOrder, ScheduledTilesOfEverySequenceComeOnceAndFitTheGrid) {
   Random random(7);
-  for (int round = 0; round < 2000; ++round) {
-    std::vector<int64_t> lengthsQ, lengthsK;
-    for (int64_t i = random.upTo(0, 40); i > 0; --i) {
-      lengthsQ.push_back(random.oneIn(4) ? 0 : random.upTo(1, 500));
-      lengthsK.push_back(random.oneIn(4) ? 0 : random.upTo(1, 3000));
-    }
-    const VarlenProblem problem{.tileM = 64,
-                                .tileN = 64,
-                                .heads = random.upTo(1, 6),
-                                .group = random.upTo(1, 4),
-                                .packed = random.oneIn(2),
-                                .headSize = 128,
-                                .headSizeV = 128,
-                                .elementBytes = 2,
-                                .sms = random.upTo(1, 132),
-                                .maxSplits = random.upTo(1, 8)};
-    const auto sequences = prepareVarlen(problem, lengthsQ, lengthsK);
-    const auto prefix = varlenPrefix(sequences, problem.heads);
+  for (int round = 0; round < 1000; ++round) {
+    std::vector<Length> lengths;
+    for (int64_t i = random.upTo(1, 40); i > 0; --i)
+      lengths.push_back({random.oneIn(4) ? 0 : random.upTo(1, 6),
+                         random.oneIn(4) ? 0 : random.upTo(1, random.oneIn(5) ? 2000 : 50)});
+    const int64_t heads = random.upTo(1, 6), sms = random.upTo(1, 132),
+                  maxSplits = random.upTo(1, 8);
+    const auto table = fill(lengths, heads, sms, maxSplits, random.upTo(1, 1 << 20));
     std::set<Key> seen, expected;
-    for (const VarlenSequence &sequence : sequences) {
-      ASSERT_TRUE(sequence.splits >= 1 && sequence.splits <= problem.maxSplits);
-      ASSERT_TRUE(sequence.section >= 1 && sequence.section <= problem.heads);
-      const int64_t rows = lengthsQ[size_t(sequence.index)] * (problem.packed ? problem.group : 1);
-      for (int64_t m = 0; m * problem.tileM < rows; ++m)
-        for (int64_t head = 0; head < problem.heads; ++head)
-          for (int64_t split = 0; split < sequence.splits; ++split)
-            expected.insert({m, head, sequence.index, split});
+    int64_t whole = 0;
+    for (int64_t b = 0; b < int64_t(lengths.size()); ++b) {
+      const int64_t splits = table[splitsRow][size_t(b)], section = table[sectionRow][size_t(b)];
+      ASSERT_TRUE(splits >= 1 && splits <= maxSplits);
+      ASSERT_TRUE(section >= 1 && section <= heads);
+      whole += lengths[size_t(b)].mTiles * heads;
+      for (int64_t m = 0; m < lengths[size_t(b)].mTiles; ++m)
+        for (int64_t head = 0; head < heads; ++head)
+          for (int64_t split = 0; split < splits; ++split)
+            expected.insert({m, head, b, packSplit(split, splits)});
     }
-    walk(prefix.back(), random.upTo(1, 200), [&](int64_t t) {
-      auto work = varlenWorkAt(t, sequences, prefix, problem.heads);
-      ASSERT_TRUE(work && seen.insert(keyOf(*work)).second) << "at " << t;
+    const int64_t tiles = table[startsRow].back();
+    ASSERT_LE(tiles, whole + sharesOfAnSm * sms);
+    walk(tiles, random.upTo(1, 200), [&](int64_t t) {
+      ASSERT_TRUE(seen.insert(keyOf(workIn(table, t, heads))).second) << "at " << t;
     });
     ASSERT_EQ(seen, expected);
-    ASSERT_FALSE(varlenWorkAt(prefix.back(), sequences, prefix, problem.heads));
   }
 }
 
-TEST(WorkOrder, VarlenTakesTheMostWorkFirstAndSplitsTheLongest) {
-  const VarlenProblem problem{.tileM = 128,
-                              .tileN = 128,
-                              .heads = 1,
-                              .group = 1,
-                              .packed = false,
-                              .headSize = 128,
-                              .headSizeV = 128,
-                              .elementBytes = 2,
-                              .sms = 10,
-                              .maxSplits = 128};
-  const std::vector<int64_t> lengthsQ{128, 128, 128}, lengthsK{1280, 12800, 128};
-  const auto sequences = prepareVarlen(problem, lengthsQ, lengthsK);
-  ASSERT_EQ(sequences.size(), 3u);
-  EXPECT_EQ(sequences[0].index, 1);  // 100 of 111 tile pairs
-  EXPECT_EQ(sequences[0].splits, 8); // a share is ceil(1.1 * 111 / 10) = 13 blocks
-  EXPECT_EQ(sequences[1].index, 0);
-  EXPECT_EQ(sequences[1].splits, 1);
+TEST(WorkOrder, TheMostWorkComesFirstAndIsSplitMost) {
+  const int64_t one = 1;
+  const auto table = fill({{one, 100}, {one, 1000}, {one, 10}, {one, 100}}, 1, 10, 128, 1 << 16);
+  EXPECT_EQ(table[sequenceRow], (std::vector<int64_t>{1, 0, 3, 2, 0}));
+  // An even share is ceil(1210 / 10 / 4) = 31 key tiles, with a tenth more 35.
+  EXPECT_EQ(table[splitsRow], (std::vector<int64_t>{3, 29, 1, 3, 0}));
+  EXPECT_EQ(table[startsRow], (std::vector<int64_t>{0, 29, 32, 35, 36}));
+  EXPECT_EQ(splitsOfSequence<int64_t>(1000, 34, 8), 8);
+  EXPECT_EQ(keyShare<int64_t>(100, 1, 132), leastShare);
+}
+
+TEST(WorkOrder, SectionsOfSequencesFitTheCache) {
+  const int64_t tile = 128 * 256 * 2; // bytes
+  EXPECT_EQ(sectionOfSequence<int64_t>(0, tile, 1, 32), 16);
+  EXPECT_EQ(sectionOfSequence<int64_t>(0, tile, 1, 8), 8);
+  EXPECT_EQ(sectionOfSequence<int64_t>(100, tile, 1, 32), 8); // 6.25 MiB a head, 50 in all
+  EXPECT_EQ(sectionOfSequence<int64_t>(101, tile, 1, 32), 4);
+  EXPECT_EQ(sectionOfSequence<int64_t>(101, tile, 4, 32), 16);
+  EXPECT_EQ(sectionOfSequence<int64_t>(1 << 20, tile, 1, 32), 1);
 }
 
 TEST(WorkOrder, SectionsArePowersOfTwoThatFit) {

@@ -382,6 +382,36 @@ TEST(Plan, PackedTilesOfHopperAreTakenFromACounter) {
   EXPECT_FALSE(planned(p, {.order = WorkOrder::single}).stealing);
 }
 
+TEST(Plan, SequencesOfVeryDifferentLengthsHaveTheirOwnSplits) {
+  Problem p = problem(Target::sm90);
+  p.batch = 64, p.heads = 32, p.kvHeads = 8, p.lenQ = 1, p.lenK = 1 << 17;
+  EXPECT_EQ(planned(p).splits, 1); // 512 tiles: alike, they fill the machine
+  p.usedK = true;
+  Plan plan = planned(p);
+  EXPECT_TRUE(plan.ownSplits && plan.splitsAtLaunch && plan.stealing);
+  EXPECT_EQ(plan.splits, 16); // as if the longest were alone: 8 tiles for 132 SMs
+  EXPECT_EQ(plan.order, WorkOrder::varlenDynamic);
+  EXPECT_EQ(plan.reasons.splits, "sequences differ in length: each is split by its share of the "
+                                 "work, which a kernel before finds");
+  EXPECT_EQ(splitsOf(plan, p), 16);
+  EXPECT_EQ(gridOf(plan, p), machineOf(p.target).sms);
+  EXPECT_FALSE(planned(p, {.splits = 4}).ownSplits);
+  EXPECT_FALSE(planned(p, {.order = WorkOrder::dynamic}).ownSplits);
+  p.numSplits = 1;
+  EXPECT_FALSE(planned(p).ownSplits);
+  p.numSplits = 0;
+  p.batch = mostScheduled + 1;
+  EXPECT_FALSE(planned(p).ownSplits);
+  p.batch = 1; // differs from none
+  EXPECT_FALSE(planned(p).ownSplits);
+  p.batch = 64, p.lenK = leastShare * plan.tileN; // an even share for one block
+  EXPECT_FALSE(planned(p).ownSplits);
+  p.target = Target::sm80, p.lenK = 1 << 17;
+  plan = planned(p);
+  EXPECT_TRUE(plan.ownSplits && !plan.persistent);
+  EXPECT_EQ(gridOf(plan, p), 512 + sharesOfAnSm * machineOf(p.target).sms);
+}
+
 TEST(Plan, PagesThatNoTensorMapDescribes) {
   Problem p = problem(Target::sm90);
   p.usedK = true;

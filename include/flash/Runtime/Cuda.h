@@ -31,6 +31,8 @@ struct Param {
     section,   ///< i32
     longest,   ///< i32: the bound of all sequences of packed queries
     appended,  ///< i32: rows of k_new
+    maxSplits, ///< i32: the most parts of a sequence's keys
+    sms,       ///< i32: multiprocessors
     counter,   ///< i32: the counter of the module that the launch's blocks take tiles from
   };
   Kind kind;
@@ -42,7 +44,7 @@ struct Param {
 
 struct Kernel {
   std::string name;
-  std::string op;       ///< what it computes: "attention", "combine"
+  std::string op;       ///< what it computes: "attention", "combine", "append" or "prepare"
   bool follows = false; ///< may begin while the kernel before it ends: it waits for that by itself
   int64_t threads = 0;
   int64_t sharedBytes = 0;
@@ -53,7 +55,8 @@ struct Kernel {
 /// What of a launch is neither tensor nor parameter.
 struct Launch {
   int64_t blocks;
-  int64_t section;
+  int64_t section, splits, sms;
+  bool first; ///< of its call: what runs before it is none of its kernels
   FlashScalars scalars;
   int device;
   void *stream;

@@ -28,6 +28,7 @@ enum class Operand {
   pageTable,
   kvBatchIdx,
   leftpadK,
+  schedule,
   kNew,
   vNew,
   rotaryCos,
@@ -45,7 +46,7 @@ enum class Operand {
   workspace
 };
 
-inline constexpr std::array<std::string_view, 30> operandNames = {"q",
+inline constexpr std::array<std::string_view, 31> operandNames = {"q",
                                                                   "k",
                                                                   "v",
                                                                   "o",
@@ -60,6 +61,7 @@ inline constexpr std::array<std::string_view, 30> operandNames = {"q",
                                                                   "page_table",
                                                                   "kv_batch_idx",
                                                                   "leftpad_k",
+                                                                  "schedule",
                                                                   "k_new",
                                                                   "v_new",
                                                                   "rotary_cos",
@@ -78,9 +80,9 @@ inline constexpr std::array<std::string_view, 30> operandNames = {"q",
 
 inline std::string_view operandName(Operand operand) { return operandNames[size_t(operand)]; }
 
-/// Whether it holds 32-bit integers that say where rows lie.
+/// Whether it holds 32-bit integers, of sequences.
 inline bool isTable(Operand operand) {
-  return operand >= Operand::cuSeqlensQ && operand <= Operand::leftpadK;
+  return operand >= Operand::cuSeqlensQ && operand <= Operand::schedule;
 }
 
 inline std::optional<Operand> parseOperand(std::string_view name) {

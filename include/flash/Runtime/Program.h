@@ -26,15 +26,25 @@ public:
   /// "mlir", "plan", "metadata", "ptx", "cubin" or "report"; empty where there is none.
   Or<std::string> part(const std::string &name) const;
 
+  /// What of a program a call runs: everything, or what fills the operand "schedule".
+  enum class Goal { all, schedule };
+
   /// Runs on the CPU, and returns when done.
-  Outcome run(const Operands &operands, FlashScalars scalars, int workers);
+  Outcome run(const Operands &operands, FlashScalars scalars, int workers, Goal goal = Goal::all);
 
   /// Bytes that a launch on `device` needs as the operand "workspace".
   Or<int64_t> workspaceBytes(const Operands &operands, const FlashScalars &scalars,
                              int device) const;
 
   /// Queues on a GPU.
-  Outcome launch(const Operands &operands, FlashScalars scalars, int device, void *stream);
+  Outcome launch(const Operands &operands, FlashScalars scalars, int device, void *stream,
+                 Goal goal = Goal::all);
+
+  /// Fills the operand "schedule" alone, on the CPU at once.
+  Outcome prepare(const Operands &operands, FlashScalars scalars, int device, void *stream) {
+    return onGpu() ? launch(operands, scalars, device, stream, Goal::schedule)
+                   : run(operands, scalars, /*workers=*/1, Goal::schedule);
+  }
 
 private:
   explicit Program(Request request);

@@ -159,10 +159,11 @@ template <class I> struct KeyRange {
 template <class I> struct SplitShare {
   I split, splits;
 };
+inline constexpr int64_t splitField = 1 << 16;
+template <class I> I packSplit(I split, I splits) { return split + splits * splitField; }
 template <class I> SplitShare<I> unpackSplit(I packed, I splits) {
-  const int64_t field = 1 << 16;
-  I own = floorDiv(packed, field);
-  return {remainder(packed, field), select(lessThan(constant(packed, 0), own), own, splits)};
+  I own = floorDiv(packed, splitField);
+  return {remainder(packed, splitField), select(lessThan(constant(packed, 0), own), own, splits)};
 }
 
 /// The reference's key blocks of query tile m, sink tokens left out. `split` may be packed.

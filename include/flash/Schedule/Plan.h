@@ -84,6 +84,7 @@ struct Plan {
   int64_t group = 1; ///< query heads that share a tile: 1 unless packed
   int64_t splits = 1;
   bool splitsAtLaunch = false; ///< keys are split, and each launch's sizes say into how many parts
+  bool ownSplits = false;      ///< at most so many: each sequence has its own number, by a schedule
   WorkOrder order = WorkOrder::fixed;
   int64_t l2Section = 0; ///< (batch, head) pairs; 0: from the lengths at run time
   bool persistent = true;

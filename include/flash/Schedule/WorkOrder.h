@@ -9,12 +9,11 @@
 #ifndef FLASH_SCHEDULE_WORKORDER_H
 #define FLASH_SCHEDULE_WORKORDER_H
 
-#include "flash/Schedule/Int.h"
+#include "flash/Schedule/BlockRange.h"
+#include "flash/Schedule/Machine.h"
 
 #include <optional>
-#include <span>
 #include <string_view>
-#include <vector>
 
 namespace flash::schedule {
 
@@ -131,36 +130,72 @@ int64_t keySection(int64_t lenK, int64_t headSize, int64_t headSizeV, int64_t el
 int64_t querySection(int64_t lenQ, int64_t headSize, int64_t headSizeV, int64_t elementBytes,
                      int64_t pairs);
 
-/// What the varlen preparation knows of one sequence.
-struct VarlenSequence {
-  int64_t index;   ///< batch entry
-  int64_t mTiles;  ///< query tiles, of packed rows when packed
-  int64_t nTiles;  ///< key tiles
-  int64_t splits;  ///< its own number of splits
-  int64_t section; ///< heads that share the L2 cache
+//===----------------------------------------------------------------------===//
+// Sequences that differ in their keys: each has its own number of splits
+//===----------------------------------------------------------------------===//
+
+// A kernel of one block a sequence fills a table of i32, scheduleRows x (batch + 1), from the
+// lengths where they lie; attention and combine read it. Nothing of it is known to the host.
+enum ScheduleRow : int64_t {
+  startsRow,   ///< [place]: tiles before it, and at [batch] all tiles; the most work first
+  sequenceRow, ///< [place]: the sequence that stands there
+  splitsRow,   ///< [sequence]: its own number of splits
+  sectionRow,  ///< [sequence]: heads that share the L2 cache
+  scheduleRows
 };
 
-struct VarlenProblem {
-  int64_t tileM, tileN;
-  int64_t heads; ///< KV heads when packed
-  int64_t group;
-  bool packed;
-  int64_t headSize, headSizeV, elementBytes;
-  int64_t sms, maxSplits;
+/// As many shares are cut for each multiprocessor, for whoever is done takes the next: with one,
+/// ten equal sequences of eight heads run for 1.7 times an even share, with four for 1.1 times.
+inline constexpr int64_t sharesOfAnSm = 4;
+/// A share of fewer key tiles costs more than it evens out.
+inline constexpr int64_t leastShare = 16;
+/// The table is filled by walking all sequences for each of them; more fill the machine by
+/// themselves.
+inline constexpr int64_t mostScheduled = 1024;
+
+/// Key tiles of a share where all sequences have `tilePairs` of query and key tiles.
+template <class I> I keyShare(I tilePairs, I heads, I sms) {
+  // A tenth more than an even share, so that rounding up does not add a wave. (I may have 32 bits.)
+  const int64_t tenth = 10;
+  I even = ceilDiv(tilePairs * heads, sms * sharesOfAnSm);
+  return max(even + ceilDiv(even, tenth), leastShare);
+}
+
+/// A sequence's own number of splits.
+template <class I> I splitsOfSequence(I nTiles, I share, I maxSplits) {
+  return clamp(ceilDiv(nTiles, share), constant(nTiles, 1), maxSplits);
+}
+
+/// Heads of a sequence that share the L2 cache; `group`: query heads of a KV head, 1 when packed.
+template <class I> I sectionOfSequence(I nTiles, int64_t keyTileBytes, I group, I heads) {
+  const int64_t one = 1;
+  I tiles = max(nTiles, one), fitting = constant(nTiles, one);
+  for (int64_t all : {2, 4, 8, 16})
+    fitting = select(lessThan(tiles * all, l2SplitBudget / keyTileBytes + 1), constant(nTiles, all),
+                     fitting);
+  return min(fitting * group, max(heads, one));
+}
+
+/// 1 if the other sequence comes first, else 0: the most work first, equal work by number.
+template <class I> I comesFirst(I otherWork, I other, I work, I sequence) {
+  I yes = constant(work, 1), no = constant(work, 0);
+  return select(lessThan(work, otherWork), yes,
+                select(lessThan(otherWork, work), no, select(lessThan(other, sequence), yes, no)));
+}
+
+/// The tile of ordinal t, which lies in [start, next) of a place of the schedule. The split is
+/// packed with the sequence's number of them (unpackSplit).
+template <class I> struct Scheduled {
+  I start, next, sequence, splits, section;
 };
-
-/// Splits and sections of every sequence, the most work first. Lengths count queries and keys in
-/// use.
-std::vector<VarlenSequence> prepareVarlen(const VarlenProblem &problem,
-                                          std::span<const int64_t> lengthsQ,
-                                          std::span<const int64_t> lengthsK);
-
-/// prefix[i] = tiles of the first i sequences; one entry more than sequences.
-std::vector<int64_t> varlenPrefix(std::span<const VarlenSequence> sequences, int64_t heads);
-
-/// The tile of ordinal t; nothing past the last.
-std::optional<Work<int64_t>> varlenWorkAt(int64_t t, std::span<const VarlenSequence> sequences,
-                                          std::span<const int64_t> prefix, int64_t heads);
+template <class I> Work<I> scheduledWorkAt(I t, const Scheduled<I> &at, I heads) {
+  const WorkShape<I> own{floorDiv(at.next - at.start, heads * at.splits), heads, constant(t, 1),
+                         at.splits, at.section};
+  Work<I> work = workAt(WorkOrder::dynamic, t - at.start, own);
+  work.batch = at.sequence;
+  work.split = packSplit(work.split, at.splits);
+  return work;
+}
 
 } // namespace flash::schedule
 

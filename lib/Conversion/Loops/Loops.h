@@ -74,6 +74,7 @@ private:
   mlir::LogicalResult lower(mlir::scf::IfOp op);
   mlir::LogicalResult lower(tile::ForWorkOp op);
   mlir::LogicalResult lower(tile::InTurnOp op);
+  mlir::LogicalResult lower(tile::TotalOp op);
   void lower(tile::BlockRangeOp op);
   Value newBuffer(int64_t rows, int64_t cols);
   Value bufferFor(Value result, ValueRange reusable);

@@ -176,7 +176,8 @@ LogicalResult Lowering::lower(Block &block) {
 LogicalResult Lowering::lower(Operation &op) {
   b.setLoc(op.getLoc());
   return TypeSwitch<Operation *, LogicalResult>(&op)
-      .Case<scf::ForOp, scf::IfOp, ForWorkOp, InTurnOp, MapOp>([&](auto op) { return lower(op); })
+      .Case<scf::ForOp, scf::IfOp, ForWorkOp, InTurnOp, MapOp, TotalOp>(
+          [&](auto op) { return lower(op); })
       .Case<BlockRangeOp, ViewOp, LengthOp, RingOp, FillOp, WriteOp, WaitOp, ReleaseOp, SliceOp,
             ReadOp, LoadOp, StoreOp, MmaOp, MmaWaitOp, SplatOp, CastOp, SumOp, MaskOp,
             SoftmaxStepOp, RescaleOp, OverflowedOp, FinalizeOp, RotateOp>([&](auto op) {
@@ -285,7 +286,11 @@ LogicalResult Lowering::lower(ForWorkOp op) {
   if (op.getPacked()) // its tiles are counted through
     shape.batch = zero + 1;
   auto ends = target.getArguments().take_back(2); // worker, workers
-  Value tiles = schedule::tilesOf(shape).get();
+  auto scheduled = [&](schedule::ScheduleRow row, IrInt column) {
+    return toInt(entry(op.getSchedule(), {index(row), column.get()}));
+  };
+  Value tiles =
+      (op.getSchedule() ? scheduled(schedule::startsRow, batch) : schedule::tilesOf(shape)).get();
   auto mapCarried = [&](ValueRange arguments, ValueRange results) {
     unsigned next = 0;
     for (auto [argument, result] : llvm::zip(carried, op.getResults()))
@@ -296,7 +301,8 @@ LogicalResult Lowering::lower(ForWorkOp op) {
   };
   auto tile = [&](Value ordinal) -> FailureOr<SmallVector<Value>> {
     scopes.emplace_back();
-    auto work = op.getPacked()
+    auto work = op.getSchedule() ? scheduledWorkAt(b, toInt(ordinal), shape.heads, batch, scheduled)
+                : op.getPacked()
                     ? packedWorkAt(b, toInt(ordinal), shape, batch, op.getGroup(), *op.getTile(),
                                    [&](IrInt i) { return toInt(entry(op.getPacked(), i.get())); })
                     : schedule::workAt(*schedule::parseOrder(op.getOrder()), toInt(ordinal), shape);
@@ -343,6 +349,22 @@ LogicalResult Lowering::lower(ForWorkOp op) {
     next = follow(op, it);
   others->insert(others->begin(), {next, (toInt(it) + 1).get()});
   scf::YieldOp::create(b, *others);
+  return success();
+}
+
+LogicalResult Lowering::lower(TotalOp op) {
+  SmallVector<Value> inits(op.getNumResults(), index(0)), sums;
+  auto made = scf::ForOp::create(b, index(0), at(op.getN()), index(1), inits);
+  Block &body = op.getBody().front();
+  map.map(body.getArgument(0), made.getInductionVar());
+  map.map(op.getResults(), made.getResults());
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(made.getBody());
+  if (failed(lower(body)))
+    return failure();
+  for (auto [sum, value] : llvm::zip(made.getRegionIterArgs(), body.getTerminator()->getOperands()))
+    sums.push_back(arith::AddIOp::create(b, sum, at(value)));
+  scf::YieldOp::create(b, sums);
   return success();
 }
 

@@ -204,12 +204,17 @@ LogicalResult Kernel::check() {
       if (!isa<MemRefType>(operand.getType()))
         continue;
       auto dim = dyn_cast<memref::DimOp>(op);
-      auto load = dyn_cast<memref::LoadOp>(op); // of a sink
+      auto type = cast<MemRefType>(operand.getType());
+      const bool sink = isa<memref::LoadOp>(op) && type.getRank() == 1 &&
+                        type.getElementType().isF32(),
+                 table = isa<memref::LoadOp, memref::StoreOp>(op) && type.getRank() == 2 &&
+                         type.getElementType().isInteger(32);
       if (!isArgument(operand) ||
-          (!isa<tile::ViewOp, tile::ForWorkOp, tile::FinalizeOp, tile::RotateOp>(op) &&
-           !(dim && dim.getConstantIndex()) &&
-           !(load && load.getMemRefType().getRank() == 1 && load.getType().isF32())))
-        refuse(op) << "memrefs are the kernel's arguments, for views, sinks and constant dims only";
+          (!isa<tile::ViewOp, tile::ForWorkOp, tile::FinalizeOp, tile::RotateOp>(op) && !sink &&
+           !table && !(dim && dim.getConstantIndex())))
+        refuse(op)
+            << "memrefs are the kernel's arguments, for views, sinks, schedules and constant "
+               "dims only";
     }
     auto ring = dyn_cast<tile::RingOp>(op);
     if (ring && (!ring.getOffset() || (roles && !ring.isStaging() && !ring.getBarriers())))
@@ -298,15 +303,17 @@ void Kernel::bindScalars(RewriterBase &rewriter) {
   });
 }
 
-Value Kernel::entry(ImplicitLocOpBuilder &b, Value table, Value row, Value col) {
+Value Kernel::element(ImplicitLocOpBuilder &b, Value table, Value row, Value col) {
   Value offset = arith::IndexCastOp::create(b, b.getI64Type(), row);
   if (col) {
     offset = arith::MulIOp::create(b, offset, stride(table, 0));
     offset = arith::AddIOp::create(b, offset, arith::IndexCastOp::create(b, b.getI64Type(), col));
   }
   Value base = pointer(table);
-  Value at = LLVM::GEPOp::create(b, base.getType(), b.getI32Type(), base, ValueRange{offset});
-  return toIndex(b, LLVM::LoadOp::create(b, b.getI32Type(), at));
+  return LLVM::GEPOp::create(b, base.getType(), b.getI32Type(), base, ValueRange{offset});
+}
+Value Kernel::entry(ImplicitLocOpBuilder &b, Value table, Value row, Value col) {
+  return toIndex(b, LLVM::LoadOp::create(b, b.getI32Type(), element(b, table, row, col)));
 }
 
 /// The sequence whose rows stand for those of `batch`.

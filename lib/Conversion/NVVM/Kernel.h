@@ -40,6 +40,9 @@ public:
   void bindScalars(mlir::RewriterBase &rewriter);
   llvm::ArrayRef<mlir::Value> tensorMaps() const { return maps; }
 
+  /// The address of an element of a table of sequences, [row] or [row, col].
+  mlir::Value element(mlir::ImplicitLocOpBuilder &b, mlir::Value table, mlir::Value row,
+                      mlir::Value col = {});
   /// An element of a table of sequences, [row] or [row, col], as index.
   mlir::Value entry(mlir::ImplicitLocOpBuilder &b, mlir::Value table, mlir::Value row,
                     mlir::Value col = {});

@@ -39,17 +39,36 @@ static schedule::WorkShape<IrInt> shapeOf(B &b, tile::ForWorkOp op) {
           IrInt(b, op.getSplits()), section, static_cast<int64_t>(op.getCluster())};
 }
 
+static IrInt scheduled(B &b, tile::ForWorkOp op, Kernel &kernel, schedule::ScheduleRow row,
+                       IrInt column) {
+  return IrInt(b, kernel.entry(b, op.getSchedule(), IrInt(b, row).get(), column.get()));
+}
+
+/// How many tiles there are.
+static Value tilesOf(B &b, tile::ForWorkOp op, Kernel &kernel) {
+  if (op.getSchedule())
+    return scheduled(b, op, kernel, schedule::startsRow, IrInt(b, op.getBatch())).get();
+  return schedule::tilesOf(shapeOf(b, op)).get();
+}
+
+/// The tile of an ordinal.
+static schedule::Work<IrInt> workAt(B &b, tile::ForWorkOp op, Kernel &kernel, IrInt t) {
+  if (op.getSchedule())
+    return scheduledWorkAt(b, t, IrInt(b, op.getHeads()), IrInt(b, op.getBatch()),
+                           [&](schedule::ScheduleRow row, IrInt column) {
+                             return scheduled(b, op, kernel, row, column);
+                           });
+  if (op.getPacked())
+    return packedWorkAt(
+        b, t, shapeOf(b, op), IrInt(b, op.getBatch()), op.getGroup(), *op.getTile(),
+        [&](IrInt sequence) { return IrInt(b, kernel.entry(b, op.getPacked(), sequence.get())); });
+  return schedule::workAt(*schedule::parseOrder(op.getOrder()), t, shapeOf(b, op));
+}
+
 /// Moves the work's body to the end of `body`, as the tile of `ordinal`; gives its yield.
 static tile::YieldOp moveBody(B &b, IRRewriter &rewriter, tile::ForWorkOp op, Kernel &kernel,
                               Block *body, Value ordinal, ValueRange carried) {
-  IrInt t(b, ordinal);
-  auto rowsBefore = [&](IrInt sequence) {
-    return IrInt(b, kernel.entry(b, op.getPacked(), sequence.get()));
-  };
-  auto work = op.getPacked()
-                  ? packedWorkAt(b, t, shapeOf(b, op), IrInt(b, op.getBatch()), op.getGroup(),
-                                 *op.getTile(), rowsBefore)
-                  : schedule::workAt(*schedule::parseOrder(op.getOrder()), t, shapeOf(b, op));
+  auto work = workAt(b, op, kernel, IrInt(b, ordinal));
   SmallVector<Value> arguments{work.m.get(), work.head.get(), work.batch.get(), work.split.get()};
   llvm::append_range(arguments, carried);
   auto yield = cast<tile::YieldOp>(op.getBody().front().getTerminator());
@@ -87,7 +106,7 @@ static void expandTaking(IRRewriter &rewriter, tile::ForWorkOp op, Kernel &kerne
   B b(op.getLoc(), rewriter);
   Value first = toIndex(b, NVVM::BlockIdXOp::create(b, b.getI32Type()));
   Value step = toIndex(b, NVVM::GridDimXOp::create(b, b.getI32Type()));
-  Value tiles = schedule::tilesOf(shapeOf(b, op)).get();
+  Value tiles = tilesOf(b, op, kernel);
   SmallVector<Value> inits{first, arith::ConstantIndexOp::create(b, 0)}; // and ordinals handed on
   llvm::append_range(inits, op.getInits());
   SmallVector<Type> types(ValueRange(inits).getTypes());
@@ -124,8 +143,8 @@ static void expandWork(IRRewriter &rewriter, tile::ForWorkOp op, Kernel &kernel,
   B b(op.getLoc(), rewriter);
   Value first = toIndex(b, NVVM::BlockIdXOp::create(b, b.getI32Type()));
   if (isOne && op->use_empty()) {
-    Value isTile = arith::CmpIOp::create(b, arith::CmpIPredicate::slt, first,
-                                         schedule::tilesOf(shapeOf(b, op)).get());
+    Value isTile =
+        arith::CmpIOp::create(b, arith::CmpIPredicate::slt, first, tilesOf(b, op, kernel));
     Block *body = scf::IfOp::create(b, isTile).thenBlock();
     rewriter.eraseOp(body->getTerminator());
     b.setInsertionPointToEnd(body);
@@ -135,8 +154,7 @@ static void expandWork(IRRewriter &rewriter, tile::ForWorkOp op, Kernel &kernel,
     return;
   }
   Value step = toIndex(b, NVVM::GridDimXOp::create(b, b.getI32Type()));
-  auto loop =
-      scf::ForOp::create(b, first, schedule::tilesOf(shapeOf(b, op)).get(), step, op.getInits());
+  auto loop = scf::ForOp::create(b, first, tilesOf(b, op, kernel), step, op.getInits());
   Block *body = loop.getBody();
   if (op.getInits().empty())
     rewriter.eraseOp(body->getTerminator());
@@ -145,6 +163,43 @@ static void expandWork(IRRewriter &rewriter, tile::ForWorkOp op, Kernel &kernel,
       moveBody(b, rewriter, op, kernel, body, loop.getInductionVar(), loop.getRegionIterArgs());
   rewriter.replaceOpWithNewOp<scf::YieldOp>(yield, yield.getValues());
   rewriter.replaceOp(op, loop.getResults());
+}
+
+/// Each warp for itself: lane i of it takes i, i + 32, ...
+static void expandSum(IRRewriter &rewriter, tile::TotalOp op) {
+  B b(op.getLoc(), rewriter);
+  SmallVector<Value> inits(op.getNumResults(), arith::ConstantIndexOp::create(b, 0));
+  Value lanes = arith::ConstantIndexOp::create(b, schedule::warpThreads);
+  auto loop = scf::ForOp::create(b, toIndex(b, laneId(b)), op.getN(), lanes, inits);
+  Block *body = loop.getBody();
+  rewriter.mergeBlocks(&op.getBody().front(), body, body->getArgument(0));
+  auto yield = cast<tile::YieldOp>(body->getTerminator());
+  b.setInsertionPoint(yield);
+  SmallVector<Value> sums;
+  for (auto [sum, value] : llvm::zip(loop.getRegionIterArgs(), yield.getValues()))
+    sums.push_back(arith::AddIOp::create(b, sum, value));
+  rewriter.setInsertionPoint(yield);
+  rewriter.replaceOpWithNewOp<scf::YieldOp>(yield, sums);
+  b.setInsertionPointAfter(loop);
+  sums.clear();
+  for (Value sum : loop.getResults()) {
+    Value all = toI32(b, sum);
+    for (int64_t mask = schedule::warpThreads / 2; mask; mask /= 2)
+      all = arith::AddIOp::create(b, all, shuffleXor(b, all, mask));
+    sums.push_back(toIndex(b, all));
+  }
+  rewriter.replaceOp(op, sums);
+}
+
+/// An element of a table.
+static void expandLoad(IRRewriter &rewriter, memref::LoadOp load, Kernel &kernel) {
+  B b(load.getLoc(), rewriter);
+  ValueRange at = load.getIndices();
+  if (load.getType().isF32())
+    rewriter.replaceOp(load, kernel.logit(b, load.getMemRef(), at.front()));
+  else
+    rewriter.replaceOp(
+        load, toI32(b, kernel.entry(b, load.getMemRef(), at[0], at.size() > 1 ? at[1] : Value())));
 }
 
 /// One branch on the warp group; the last role takes the rest.
@@ -254,8 +309,14 @@ LogicalResult expandStructure(Kernel &kernel, TileEmitter &emitter) {
       B b(op->getLoc(), rewriter);
       rewriter.replaceOp(op, kernel.length(b, viewOf(length.getView()), length.getBatch()));
     } else if (auto load = dyn_cast<memref::LoadOp>(op)) {
+      expandLoad(rewriter, load, kernel);
+    } else if (auto store = dyn_cast<memref::StoreOp>(op)) { // all lanes the same value
       B b(op->getLoc(), rewriter);
-      rewriter.replaceOp(op, kernel.logit(b, load.getMemRef(), load.getIndices().front()));
+      ValueRange at = store.getIndices();
+      rewriter.replaceOpWithNewOp<LLVM::StoreOp>(
+          store, store.getValue(), kernel.element(b, store.getMemRef(), at[0], at[1]));
+    } else if (auto sum = dyn_cast<tile::TotalOp>(op)) {
+      expandSum(rewriter, sum);
     } else if (auto work = dyn_cast<tile::ForWorkOp>(op)) {
       if (work.getRing())
         expandTaking(rewriter, work, kernel, emitter);

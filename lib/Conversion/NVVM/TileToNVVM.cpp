@@ -206,8 +206,12 @@ void addPatterns(RewritePatternSet &patterns, const TypeConverter &types, Machin
 /// (griddepcontrol.launch_dependents) measured 2 us slower on decodes of 20 to 80.
 void awaitLeader(B &b, func::FuncOp func) {
   OpBuilder::InsertionGuard guard(b);
-  func.walk([&](tile::LoadOp load) {
-    Operation *at = load;
+  const bool loads =
+      func.walk([](tile::LoadOp) { return WalkResult::interrupt(); }).wasInterrupted();
+  func.walk([&](Operation *op) {
+    if (!loads || !isa<tile::LoadOp, LLVM::LoadOp>(op)) // of parts, or of a schedule
+      return WalkResult::advance();
+    Operation *at = op;
     while (at->getParentOp() != func && at->getParentOp()->getParentOp() != func)
       at = at->getParentOp();
     b.setInsertionPoint(at);

@@ -25,8 +25,7 @@ public:
     SmallVector<Value> inits{k.index(0), k.index(0)}; // tiles and key blocks done so far
     SmallVector<Type> carried(2, b.getIndexType());
     StringRef order = plan.getText("order").value_or("single");
-    auto work = tile::ForWorkOp::create(b, carried, b.getStringAttr(order), tiles, heads, batch, splits, section, packed,
-                                        /*ring=*/Value(), inits, /*takes=*/UnitAttr(),
+    auto work = tile::ForWorkOp::create(b, carried, b.getStringAttr(order), tiles, heads, batch, splits, section, packed, sequences, /*ring=*/Value(), inits, /*takes=*/UnitAttr(),
                                         packed ? b.getI64IntegerAttr(M) : IntegerAttr(), b.getI64IntegerAttr(group));
     Block *body = b.createBlock(&work.getBody());
     body->addArguments(SmallVector<Type>(6, b.getIndexType()), SmallVector<Location>(6, b.getLoc()));
@@ -67,10 +66,11 @@ private:
                       .batchIdx = k.table("kv_batch_idx", op.getKvBatchIdx()),
                       .leftpad = k.table("leftpad_k", op.getLeftpadK())};
     Value longest = k.table("max_seqlen_q", op.getMaxSeqlenQ());
+    sequences = k.table("schedule", op.getSchedule());
     raggedQ = queries.cuSeqlens || queries.seqused;
     scores.emplace(k, op);
     StringRef order = plan.getText("order").value_or("single");
-    if (order != "single" && order != "static")
+    if (order != "single" && order != "static" && !sequences)
       section = k.argument("section", b.getIndexType());
 
     batch = longest ? sub(k.dim(queries.cuSeqlens, 0), k.index(1)) : k.dim(q, 0);
@@ -86,7 +86,7 @@ private:
       headsPerKv = ratio;
     }
     tiles = arith::CeilDivUIOp::create(b, rows, k.index(M));
-    if (longest && schedule::parseOrder(order) == schedule::WorkOrder::varlenDynamic) {
+    if (longest && !sequences && schedule::parseOrder(order) == schedule::WorkOrder::varlenDynamic) {
       packed = queries.cuSeqlens; // the tiles of all sequences together
       tiles = k.packedTiles(mul(k.dim(q, 0), k.index(group)), M, batch);
     }
@@ -132,7 +132,12 @@ private:
     if (partial) { // this split's share of all blocks
       SmallVector<Type> counts(5, b.getIndexType());
       auto dense = MaskAttr::get(b.getContext(), schedule::Mask{});
-      auto range = tile::BlockRangeOp::create(b, counts, row0, lenQ, lenK, s, splits, M, N, dense, group);
+      Value own = splits;
+      if (sequences) { // the sequence's own number comes with the split's
+        Value field = k.index(schedule::splitField);
+        own = arith::DivUIOp::create(b, s, field), s = arith::RemUIOp::create(b, s, field);
+      }
+      auto range = tile::BlockRangeOp::create(b, counts, row0, lenQ, lenK, s, own, M, N, dense, group);
       end = range.getEnd();
       blocks = add(range.getRight(), range.getInner());
     } else {
@@ -198,7 +203,7 @@ private:
   int64_t M = 0, N = 0, D = 0, Dv = 0, group = 1;
   std::optional<Scores> scores;
   Value sink, section;
-  Value packed, batch, heads, headsPerKv, tiles, splits, zero, minusInf;
+  Value packed, sequences, batch, heads, headsPerKv, tiles, splits, zero, minusInf;
   Value qv, kv, vv, ov, lv, qr, kr, vr;
   Value row0, lenQ, lenK;
 };

@@ -81,7 +81,7 @@ void BackwardBuilder::build() {
   SmallVector<Type> carried(2, b.getIndexType());
   auto work = tile::ForWorkOp::create(
       b, carried, b.getStringAttr(order), tiles, headsOf(kk), batch, k.index(1), section, packed,
-      /*ring=*/Value(), inits, /*takes=*/UnitAttr(),
+      /*schedule=*/Value(), /*ring=*/Value(), inits, /*takes=*/UnitAttr(),
       packed ? b.getI64IntegerAttr(N) : IntegerAttr(), b.getI64IntegerAttr(1));
   Block *body = b.createBlock(&work.getBody());
   body->addArguments(SmallVector<Type>(6, b.getIndexType()), SmallVector<Location>(6, b.getLoc()));

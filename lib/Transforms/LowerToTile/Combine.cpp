@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "Kernel.h"
+#include "flash/Schedule/WorkOrder.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -39,15 +40,21 @@ public:
       lse = k.argument("lse", type, /*keepLast=*/false);
     if (op.getSink())
       sink = k.argument("sink", op.getSink().getType(), /*keepLast=*/false);
-    opv = k.view(oPartial, Dv, 1, true);
-    lpv = k.view(lsePartial, 1, 1, true);
-    ov = k.view(o, Dv, 1, false);
+    const Tables rows{.cuSeqlens = k.table("cu_seqlens_q", op.getCuSeqlensQ())};
+    Value longest = k.table("max_seqlen_q", op.getMaxSeqlenQ());
+    sequences = k.table("schedule", op.getSchedule());
+    opv = k.view(oPartial, Dv, 1, true, rows);
+    lpv = k.view(lsePartial, 1, 1, true, rows);
+    ov = k.view(o, Dv, 1, false, rows);
     if (lse)
-      lv = k.view(lse, 1, 1, false);
-    splits = k.dim(oPartial, 0);
-    // Packed rows are joined as one sequence.
+      lv = k.view(lse, 1, 1, false, rows);
+    most = splits = k.dim(oPartial, 0);
+    // Packed rows are joined as one sequence where all have as many parts.
     const unsigned packed = oType.getRank() == 4;
-    k.forTiles(k.dim(o, 1 - packed), M, k.dim(o, 2 - packed), packed ? k.index(1) : k.dim(o, 0),
+    Value batch = packed ? k.index(1) : k.dim(o, 0);
+    if (longest)
+      batch = arith::SubIOp::create(b, k.dim(rows.cuSeqlens, 0), k.index(1));
+    k.forTiles(longest ? longest : k.dim(o, 1 - packed), M, k.dim(o, 2 - packed), batch,
                [&](Value m, Value h, Value bi) { buildTile(m, h, bi); });
     k.finish();
   }
@@ -55,6 +62,13 @@ public:
 private:
   void buildTile(Value m, Value h, Value bi) {
     Value row0 = arith::MulIOp::create(b, m, k.index(M));
+    if (sequences) { // and no part where the sequence has no row
+      Value own = arith::IndexCastOp::create(
+          b, b.getIndexType(), memref::LoadOp::create(b, sequences, ValueRange{k.index(schedule::splitsRow), bi}));
+      Value rows = tile::LengthOp::create(b, b.getIndexType(), ov, bi);
+      Value isRow = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, row0, rows);
+      splits = arith::SelectOp::create(b, isRow, own, k.index(0));
+    }
     Value zero = k.f32(0), minusInf = k.f32(-INFINITY);
     SmallVector<Value> inits{k.splat(zero, M, Dv), k.splat(minusInf, M, 1), k.splat(zero, M, 1)};
     auto loop = scf::ForOp::create(b, k.index(0), splits, k.index(partsAtOnce), inits);
@@ -83,7 +97,7 @@ private:
       Value isPart = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, number, splits);
       none = arith::SelectOp::create(b, isPart, k.f32(0), k.f32(-INFINITY));
     }
-    Value part = arith::AddIOp::create(b, arith::MulIOp::create(b, h, splits), at);
+    Value part = arith::AddIOp::create(b, arith::MulIOp::create(b, h, most), at);
     Value lse = tile::LoadOp::create(b, k.frag(M, 1, b.getF32Type()), lpv, bi, part, row0);
     Value o = tile::LoadOp::create(b, k.frag(M, Dv, b.getF32Type()), opv, bi, part, row0);
     if (none)
@@ -150,7 +164,7 @@ private:
   ImplicitLocOpBuilder &b;
   CombineOp op;
   int64_t M = 0, Dv = 0, partsAtOnce = 1;
-  Value sink, splits, opv, lpv, ov, lv;
+  Value sink, sequences, most, splits, opv, lpv, ov, lv;
 };
 } // namespace
 

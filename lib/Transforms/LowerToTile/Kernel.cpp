@@ -142,7 +142,7 @@ void Kernel::forTiles(Value rows, int64_t tileRows, Value heads, Value batch,
   Value tiles =
       packed ? packedTiles(rows, tileRows, batch) : Value(arith::CeilDivUIOp::create(b, rows, index(tileRows)));
   auto work = tile::ForWorkOp::create(b, TypeRange(), b.getStringAttr(packed ? "varlen_dynamic" : "single"), tiles, heads,
-                                      batch, index(1), packed ? index(1) : Value(), packed, Value(), ValueRange(),
+                                      batch, index(1), packed ? index(1) : Value(), packed, Value(), Value(), ValueRange(),
                                       UnitAttr(), packed ? b.getI64IntegerAttr(tileRows) : IntegerAttr(),
                                       b.getI64IntegerAttr(1));
   Block *block = b.createBlock(&work.getBody());

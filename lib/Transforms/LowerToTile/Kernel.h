@@ -1,7 +1,7 @@
 //===- Kernel.h - a kernel under construction -------------------*- C++ -*-===//
 //
 // A kernel is a func.func over memrefs and scalars, each argument named by `flash.arg`. The builders of
-// its body (Attention.cpp, Backward.cpp, Combine.cpp, Append.cpp) ask for arguments by name.
+// its body (Attention.cpp, Backward.cpp, Combine.cpp, Append.cpp, Prepare.cpp) ask for arguments by name.
 //
 //===----------------------------------------------------------------------===//
 #ifndef FLASH_TRANSFORMS_LOWERTOTILE_KERNEL_H
@@ -93,6 +93,8 @@ void buildBackwardPrepare(Kernel &kernel, AttentionBackwardOp op);
 void buildBackward(Kernel &kernel, AttentionBackwardOp op);
 void buildBackwardFinish(Kernel &kernel, AttentionBackwardOp op);
 void buildBackwardSink(Kernel &kernel, AttentionBackwardOp op);
+/// The kernel that fills the schedule of an attention.
+void buildPrepare(Kernel &kernel, AttentionOp op);
 void buildCombine(Kernel &kernel, CombineOp op);
 void buildAppend(Kernel &kernel, AppendOp op);
 

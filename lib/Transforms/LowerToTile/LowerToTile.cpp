@@ -1,6 +1,7 @@
 //===- LowerToTile.cpp - flash-lower-to-tile: one kernel a flash op -------===//
 #include "Kernel.h"
 #include "flash/Passes.h"
+#include "flash/Planning.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -101,6 +102,17 @@ struct LowerToTile : flash::impl::FlashLowerToTileBase<LowerToTile> {
       if (op.getPlanAttr().getFlag("pack_gqa").value_or(false) &&
           (ShapedType::isDynamic(heads(op.getQ())) || ShapedType::isDynamic(heads(op.getK())) || heads(op.getK()) == 0))
         return op.emitOpError("expected q's and k's heads to be known when compiling, as pack_gqa makes rows of them");
+      if (op.getSchedule()) {
+        Builder builder(op.getContext());
+        Kernel prepare(func, name + "_prepare", op, filled({}, "tile", pairOf(builder, 1, 1)));
+        prepare.func->setAttr("flash.op", builder.getStringAttr("prepare"));
+        if (op.getTarget() && schedule::machineOf(op.getTarget()->target()).kernelsOverlap) {
+          prepare.func->setAttr("flash.leads", builder.getUnitAttr());
+          kernel->func->setAttr("flash.follows", builder.getUnitAttr());
+        }
+        buildPrepare(prepare, op);
+        prepare.func->moveBefore(kernel->func);
+      }
       buildAttention(*kernel, op);
     }
     for (CombineOp op : combines) {

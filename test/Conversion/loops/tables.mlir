@@ -110,3 +110,41 @@ func.func @work(%cu: !rows, %tiles: index, %heads: index, %batch: index, %lse: m
   }
   return
 }
+
+// -----
+
+!rows = memref<?xi32>
+!table = memref<?x?xi32>
+
+// Sums are loops; the number of tiles and where each lies are the schedule's.
+// CHECK-LABEL: func.func @scheduled(
+// CHECK-SAME:    %[[S:[a-z0-9]+]]: memref<?x?xi32>, %[[K:[a-z0-9]+]]: {{.*}}, %[[USED:[a-z0-9]+]]: memref<?xi32>, %[[B:[a-z0-9]+]]: index
+// CHECK:         %[[SUM:.*]] = scf.for %[[I:.*]] = %c0 to %[[B]] step %c1 iter_args(%[[SO_FAR:.*]] = %c0) -> (index) {
+// CHECK:           memref.load %[[USED]][%[[I]]]
+// CHECK:           %[[MORE:.*]] = arith.addi %[[SO_FAR]],
+// CHECK:           scf.yield %[[MORE]]
+// CHECK:         memref.store %{{.*}}, %[[S]][%c0, %[[B]]]
+// CHECK:         %[[ALL:.*]] = memref.load %[[S]][%c0, %[[B]]]
+// CHECK:         %[[TILES:.*]] = arith.index_cast %[[ALL]]
+// CHECK:         scf.for %[[T:.*]] = %{{.*}} to %[[TILES]] step
+// CHECK:           %[[PLACE:.*]]:2 = scf.while
+// CHECK:           memref.load %[[S]][%c1, %[[PLACE]]#0]
+// CHECK:           memref.load %[[S]][%c0, %[[PLACE]]#0]
+func.func @scheduled(%s: !table, %k: memref<?x?x4x8xf32>, %used: !rows, %batch: index, %to: memref<?xindex>) attributes {flash.kernel} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %v = flash_tile.view %k seqused(%used : !rows) : memref<?x?x4x8xf32> -> <8xf32>
+  %all = flash_tile.total %batch -> index {
+  ^bb0(%i: index):
+    %n = flash_tile.length %v[%i] : <8xf32>
+    flash_tile.yield %n : index
+  }
+  %narrow = arith.index_cast %all : index to i32
+  memref.store %narrow, %s[%c0, %batch] : !table
+  flash_tile.for_work "varlen_dynamic"(%c1, %c1, %batch, %c1) schedule(%s : !table) {
+  ^bb0(%m: index, %h: index, %b: index, %p: index):
+    memref.store %b, %to[%m] : memref<?xindex>
+    flash_tile.yield
+  }
+  return
+}

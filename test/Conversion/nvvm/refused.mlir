@@ -78,7 +78,7 @@ func.func @argument(%x: f64) attributes {flash.kernel, flash.target = #flash.tar
 // -----
 
 func.func @memory(%m: memref<4x4xf32>, %i: index) attributes {flash.kernel, flash.target = #flash.target<"sm_90a">, flash.threads = 128 : i64, flash.shared_bytes = 0 : i64} {
-  // expected-error @+1 {{memrefs are the kernel's arguments, for views, sinks and constant dims only}}
+  // expected-error @+1 {{memrefs are the kernel's arguments, for views, sinks, schedules and constant dims only}}
   %x = memref.load %m[%i, %i] : memref<4x4xf32>
   return
 }

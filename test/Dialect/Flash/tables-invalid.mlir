@@ -144,3 +144,10 @@ func.func @f(%n: memref<2x3x4x64xf16>, %m: memref<2x3x4x64xf16>, %k: memref<?x?x
   flash.append %n, %m seqused_k(%u : memref<2xi32>) rotary(%c, %c : memref<?x32xf16>, memref<?x32xf16>) q(%q : memref<2x5x8x32xf16>) outs(%k, %v, %q : memref<?x?x4x64xf16>, memref<?x?x4x64xf16>, memref<2x5x8x32xf16>) : memref<2x3x4x64xf16>, memref<2x3x4x64xf16>
   return
 }
+// -----
+func.func @f(%q: memref<2x1x8x64xf16>, %k: memref<2x9x2x64xf16>, %used: memref<2xi32>, %s: memref<4x3xi32>) {
+  // expected-error @below {{expected a schedule with a partial o: it says how many parts there are}}
+  flash.attention %q, %k, %k seqused_k(%used : memref<2xi32>) schedule(%s : memref<4x3xi32>) outs(%q : memref<2x1x8x64xf16>) by <dense>
+      : memref<2x1x8x64xf16>, memref<2x9x2x64xf16>, memref<2x9x2x64xf16>
+  return
+}

@@ -27,6 +27,17 @@ func.func @parts(%q: !t, %k: tensor<?x2x64xf16>, %cu: !u, %most: index) -> (!t, 
   return %o, %lse : !t, tensor<8x?xf32>
 }
 
+// CHECK-LABEL: func.func @scheduled
+func.func @scheduled(%q: !m, %k: !cache, %cu: !rows, %s: memref<?x?xi32>, %op: memref<?x?x8x64xf32>, %lp: memref<?x8x?xf32>, %o: !m, %i: index) {
+  // CHECK: flash.attention %{{.*}} cu_seqlens_q(%{{.*}} : memref<?xi32>) max_seqlen_q %{{.*}} seqused_k(%{{.*}} : memref<?xi32>) schedule(%{{.*}} : memref<?x?xi32>) outs(
+  flash.attention %q, %k, %k cu_seqlens_q(%cu : !rows) max_seqlen_q %i seqused_k(%cu : !rows) schedule(%s : memref<?x?xi32>)
+      outs(%op, %lp : memref<?x?x8x64xf32>, memref<?x8x?xf32>) by <dense> : !m, !cache, !cache
+  // CHECK: flash.combine %{{.*}}, %{{.*}} cu_seqlens_q(%{{.*}} : memref<?xi32>) max_seqlen_q %{{.*}} schedule(%{{.*}} : memref<?x?xi32>) outs(
+  flash.combine %op, %lp cu_seqlens_q(%cu : !rows) max_seqlen_q %i schedule(%s : memref<?x?xi32>) outs(%o : !m)
+      : memref<?x?x8x64xf32>, memref<?x8x?xf32>
+  return
+}
+
 // CHECK-LABEL: func.func @cached
 func.func @cached(%q: !m, %turned: !m, %k: !cache, %new: !cache, %cu: !rows, %table: memref<?x?xi32>, %cos: memref<?x16xbf16>,
     %o: !m, %i: index) {

@@ -35,7 +35,7 @@ func.func @f(%s: !flash_tile.frag<4x8xf32>, %x: f32) {
 // -----
 func.func @f(%i: index) {
   // expected-error @below {{empty block: expect at least a terminator}}
-  "flash_tile.for_work"(%i, %i, %i, %i) <{order = "single", operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>}> ({
+  "flash_tile.for_work"(%i, %i, %i, %i) <{order = "single", operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0, 0>}> ({
   ^bb0(%m: index, %h: index, %b: index, %s: index):
   }) : (index, index, index, index) -> ()
   return

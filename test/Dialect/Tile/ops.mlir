@@ -49,7 +49,7 @@ func.func @declarations(%m: !mem, %o: memref<2x3x5x4x64xf32>, %lse: memref<3x4x5
 // CHECK: flash_tile.for_work "dynamic"(%{{.*}}) section %{{.*}} iter(%{{.*}} : index) -> index {
 // CHECK: flash_tile.yield %{{.*}} : index
 // GENERIC: "flash_tile.roles"() <{roles = [#flash_tile.role<"producer"
-// GENERIC: "flash_tile.for_work"({{.*}}) <{cluster = 1 : i64, group = 1 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0, 1>, order = "dynamic"}>
+// GENERIC: "flash_tile.for_work"({{.*}}) <{cluster = 1 : i64, group = 1 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0, 0, 1>, order = "dynamic"}>
 func.func @work(%i: index) {
   flash_tile.roles [#flash_tile.role<"producer", instances = 1, warps = 1, registers = 24, units = [copy]>,
                     #flash_tile.role<"consumer", instances = 2, warps = 4, registers = 240, units = [tensor, vector]>] {

@@ -87,3 +87,21 @@ func.func @f(%i: index) {
   }
   return
 }
+// -----
+func.func @f(%s: memref<?x?xi32>, %i: index) {
+  // expected-error @below {{needs order varlen_dynamic and single blocks for a schedule, which says where all tiles are, packed or not}}
+  flash_tile.for_work "dynamic"(%i, %i, %i, %i) schedule(%s : memref<?x?xi32>) {
+  ^bb0(%m: index, %h: index, %b: index, %p: index):
+    flash_tile.yield
+  }
+  return
+}
+// -----
+func.func @f(%i: index) {
+  // expected-error @below {{body needs one index and to yield a value for each total}}
+  %x = flash_tile.total %i -> index {
+  ^bb0(%j: index):
+    flash_tile.yield
+  }
+  return
+}

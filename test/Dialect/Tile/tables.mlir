@@ -42,6 +42,26 @@ func.func @work(%cu: !rows, %i: index) {
   return
 }
 
+// CHECK-LABEL: func.func @scheduled
+func.func @scheduled(%s: memref<?x?xi32>, %v: !V, %i: index) {
+  // CHECK: flash_tile.for_work "varlen_dynamic"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) schedule(%{{.*}} : memref<?x?xi32>) {
+  flash_tile.for_work "varlen_dynamic"(%i, %i, %i, %i) schedule(%s : memref<?x?xi32>) {
+  ^bb0(%m: index, %h: index, %b: index, %p: index):
+    flash_tile.yield
+  }
+  // CHECK: %{{.*}}:2 = flash_tile.total %{{.*}} -> index, index {
+  // CHECK: ^bb0(%[[I:.*]]: index):
+  // CHECK:   %[[X:.*]] = flash_tile.length %{{.*}}[%[[I]]]
+  // CHECK:   flash_tile.yield %[[I]], %[[X]] : index, index
+  // GENERIC: "flash_tile.total"
+  %sums:2 = flash_tile.total %i -> index, index {
+  ^bb0(%j: index):
+    %x = flash_tile.length %v[%j] : !V
+    flash_tile.yield %j, %x : index, index
+  }
+  return
+}
+
 // CHECK-LABEL: func.func @rotate
 func.func @rotate(%x: !flash_tile.frag<16x64xbf16>, %cos: memref<?x32xbf16>, %i: index) {
   // CHECK: flash_tile.rotate %{{.*}} by(%{{.*}}, %{{.*}} : memref<?x32xbf16>) at %{{.*}} {interleaved} : <16x64xbf16>
