@@ -133,9 +133,11 @@ private:
   LogicalResult sizesEqual(StringRef name, ShapedType type, StringRef like, ShapedType likeType,
                            int64_t partial);
   Size batch() const {
-    return packed ? Size{"cu_seqlens_q", "batch",
-                         plus(typeOf(ProblemOpInterface(op).getCuSeqlensQ()).getDimSize(0), -1)}
-                  : Size{"q", "batch", q.getDimSize(0)};
+    if (!packed)
+      return {"q", "batch", q.getDimSize(0)};
+    ShapedType ends = typeOf(ProblemOpInterface(op).getCuSeqlensQ());
+    return {"cu_seqlens_q", "batch", // a table of no dimensions is refused with the others
+            ends.getRank() ? plus(ends.getDimSize(0), -1) : ShapedType::kDynamic};
   }
 
   bool packed, packedK, paged;

@@ -83,7 +83,7 @@ def mutate(rng, text, chunks):
                  [i for i, t in enumerate(tokens) if not t.isspace()])
         if not words:
             break
-        edit = rng.choice(["everywhere"] * 4 + ["once"] * 5 + ["line", "token", "character"])
+        edit = rng.choice(["everywhere"] * 4 + ["once"] * 5 + ["line", "token", "character"] + ["rank"] * 2)
         if edit == "everywhere":  # stays consistent: sizes, types, names
             old = tokens[rng.choice(words)]
             new = other(rng, old, chunks, text)
@@ -92,6 +92,15 @@ def mutate(rng, text, chunks):
             at = rng.choice(words)
             tokens[at] = other(rng, tokens[at], chunks, text)
             text = "".join(tokens)
+        elif edit == "rank":  # drop or repeat dimensions of a type, everywhere or once
+            shapes = [m[0] for m in re.finditer(r"\b(tensor|memref)<([\d?]+x)+", text)]
+            if shapes:
+                old = rng.choice(shapes)
+                name, dims = old.split("<")
+                count, dims = rng.randint(1, 2), dims[:-1].split("x")
+                new = dims[count:] if rng.random() < 0.7 else dims[:count] + dims
+                new = name + "<" + "".join(dim + "x" for dim in new)
+                text = text.replace(old, new) if rng.random() < 0.5 else text.replace(old, new, 1)
         elif edit == "line":  # drop, repeat or move a line
             line = lines[rng.randrange(len(lines))]
             if rng.random() < 0.6:
