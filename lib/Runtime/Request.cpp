@@ -11,10 +11,11 @@
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
 
-#include <filesystem>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <sys/stat.h>
+#include <tuple>
 
 using namespace flash;
 using llvm::StringRef;
@@ -235,26 +236,27 @@ std::string decidedText(const schedule::Plan &plan, const schedule::Problem &pro
 
 /// The records of a file, read again only when it has changed: every new length asks for them.
 static Or<std::shared_ptr<const std::vector<schedule::Record>>> recordsAt(const std::string &path) {
+  // Another file may come with this one's size and time of writing, but not with its number and
+  // time of change too.
+  using State = std::tuple<dev_t, ino_t, off_t, time_t, long>;
   struct File {
-    std::filesystem::file_time_type time;
-    uintmax_t size;
+    State state;
     std::shared_ptr<const std::vector<schedule::Record>> records;
   };
   static std::mutex lock;
   static std::map<std::string, File> files;
-  std::error_code noTime, noSize;
-  const auto time = std::filesystem::last_write_time(path, noTime);
-  const uintmax_t size = std::filesystem::file_size(path, noSize);
+  struct stat s = {};
+  const bool found = stat(path.c_str(), &s) == 0; // before it is read: what comes later is noticed
+  const State state{s.st_dev, s.st_ino, s.st_size, s.st_ctim.tv_sec, s.st_ctim.tv_nsec};
   std::lock_guard<std::mutex> guard(lock);
-  if (auto known = files.find(path); known != files.end() && !noTime && !noSize &&
-                                     known->second.time == time && known->second.size == size)
+  if (auto known = files.find(path); known != files.end() && found && known->second.state == state)
     return known->second.records;
   auto read = schedule::readRecords(path);
   if (auto *sentence = std::get_if<std::string>(&read))
     return invalid(*sentence);
   auto records = std::make_shared<const std::vector<schedule::Record>>(
       std::get<std::vector<schedule::Record>>(std::move(read)));
-  files[path] = {time, size, records};
+  files[path] = {state, records};
   return records;
 }
 

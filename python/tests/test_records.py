@@ -1,5 +1,8 @@
 """Measured plans: the planner prefers them, says so, and takes none that does not fit."""
 import json
+import os
+import shutil
+import threading
 
 import pytest
 
@@ -38,6 +41,48 @@ def test_a_changed_file_is_read_again(folder):
     for why in ("fast", "slow", "faster"):
         _records.write(folder / "h200.json", "NVIDIA H200", [dict(DENSE, why=why)])
         assert f"NVIDIA H200: {why}" in explained()
+
+
+@pytest.mark.parametrize("put", [os.replace, shutil.copy2, lambda new, path: (path.unlink(missing_ok=True), new.rename(path))])
+def test_a_file_of_the_same_size_and_time_is_read_again(folder, put):
+    path, new = folder / "h200.json", folder / "new"
+    for why in ("fast", "slow"):
+        _records.write(new, "NVIDIA H200", [dict(DENSE, why=why)])
+        os.utime(new, (1, 1))
+        put(new, path)
+        assert f"NVIDIA H200: {why}" in explained()
+
+
+@pytest.mark.parametrize("spoil", [lambda path: path.write_text(""), lambda path: (path.unlink(), path.symlink_to(path.parent / "none")), lambda path: (path.unlink(), path.mkdir())])
+def test_a_file_that_becomes_unreadable_is_named_until_it_is_back(folder, spoil):
+    path = folder / "h200.json"
+    _records.write(path, "NVIDIA H200", [DENSE])
+    assert "NVIDIA H200: fast" in explained()
+    spoil(path)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="records at .*h200.json cannot be read"):
+            explained()
+    path.rmdir() if path.is_dir() else path.unlink()
+    _records.write(path, "NVIDIA H200", [DENSE])
+    assert "NVIDIA H200: fast" in explained()
+
+
+def test_threads_plan_while_the_file_is_replaced(folder):
+    """Each sees one of the file's contents, whole."""
+    path, found = folder / "h200.json", set()
+    _records.write(path, "NVIDIA H200", [DENSE])
+
+    def plan():
+        for i in range(100):
+            found.add(explained(json=True)["tile"]["why"])
+
+    threads = [threading.Thread(target=plan) for _ in range(4)]
+    for t in threads:
+        t.start()
+    while any(t.is_alive() for t in threads):
+        for why in ("fast", "slow"):
+            _records.write(path, "NVIDIA H200", [dict(DENSE, why=why)])
+    assert found and found <= {f"record for NVIDIA H200: {why}" for why in ("fast", "slow")}
 
 
 def test_records_can_be_hidden(folder, monkeypatch):
