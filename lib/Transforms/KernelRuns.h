@@ -1,8 +1,8 @@
 //===- KernelRuns.h - the runs of key blocks in a kernel --------*- C++ -*-===//
 //
-// The passes of the tile level find the loops over key blocks by the attribute that the pass which made
-// them wrote: `flash_tile.run`. Runs of one body stand in one block, in the order they are executed; each begins
-// where the one before ends.
+// The passes of the tile level find the loops over key blocks by the attribute that the pass which
+// made them wrote: `flash_tile.run`. Runs of one body stand in one block, in the order they are
+// executed; each begins where the one before ends.
 //
 //===----------------------------------------------------------------------===//
 #ifndef FLASH_TRANSFORMS_KERNELRUNS_H

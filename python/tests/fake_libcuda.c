@@ -22,7 +22,7 @@ struct {
   int parameters, parameter_bytes[64], skip; /* of the kernel after the next `skip` ones */
   int fail_load;
   unsigned long long capture; /* the sequence a stream is captured in; 0: none */
-  int clusters; /* that run at once */
+  int clusters;               /* that run at once */
   /* what it may look at */
   int loads, is_cubin, launches, pushes, pops, maps, shared_limit;
   unsigned grid[3], block[3], shared;
@@ -39,7 +39,10 @@ CUresult cuInit(unsigned f) { return 0; }
 CUresult cuGetErrorString(CUresult r, const char **s) { return *s = "the fake driver refused", 0; }
 CUresult cuDeviceGet(int *d, int n) { return *d = n, n == 2 ? 101 : 0; }
 CUresult cuDeviceGetAttribute(int *v, int attribute, int device) {
-  *v = attribute == 75 ? fake.major : attribute == 76 ? fake.minor : attribute == 16 ? fake.multiprocessors : -1;
+  *v = attribute == 75   ? fake.major
+       : attribute == 76 ? fake.minor
+       : attribute == 16 ? fake.multiprocessors
+                         : -1;
   return 0;
 }
 CUresult cuCtxGetCurrent(void **c) { return *c = fake.context, 0; }
@@ -55,13 +58,25 @@ CUresult cuModuleLoadDataEx(void **m, const void *image, unsigned n, int *option
     strcpy(values[0], "line 7: nonsense");
   return *m = &fake, fake.fail_load ? 218 : 0;
 }
-CUresult cuModuleGetFunction(void **f, void *m, const char *name) { return *f = &fake, strncmp(name, "flash_attention", 15) ? 500 : 0; }
-CUresult cuFuncSetAttribute(void *f, int attribute, int value) { return fake.shared_limit = value, attribute == 8 ? 0 : 1; }
+CUresult cuModuleGetFunction(void **f, void *m, const char *name) {
+  return *f = &fake, strncmp(name, "flash_attention", 15) ? 500 : 0;
+}
+CUresult cuFuncSetAttribute(void *f, int attribute, int value) {
+  return fake.shared_limit = value, attribute == 8 ? 0 : 1;
+}
 
-CUresult cuTensorMapEncodeTiled(uint64_t *into, int type, uint32_t rank, void *address, const uint64_t *sizes, const uint64_t *strides,
-                                const uint32_t *box, const uint32_t *steps, int interleave, int swizzle, int promotion, int fill) {
+CUresult cuTensorMapEncodeTiled(uint64_t *into, int type, uint32_t rank, void *address,
+                                const uint64_t *sizes, const uint64_t *strides, const uint32_t *box,
+                                const uint32_t *steps, int interleave, int swizzle, int promotion,
+                                int fill) {
   struct map *m = &fake.map[fake.maps];
-  *m = (struct map){.type = type, .rank = rank, .address = address, .interleave = interleave, .swizzle = swizzle, .promotion = promotion, .fill = fill};
+  *m = (struct map){.type = type,
+                    .rank = rank,
+                    .address = address,
+                    .interleave = interleave,
+                    .swizzle = swizzle,
+                    .promotion = promotion,
+                    .fill = fill};
   for (uint32_t i = 0; i < rank; i++) {
     m->sizes[i] = sizes[i], m->box[i] = box[i], m->steps[i] = steps[i];
     if (i + 1 < rank)
@@ -73,8 +88,11 @@ CUresult cuTensorMapEncodeTiled(uint64_t *into, int type, uint32_t rank, void *a
   return !address; /* the real one takes it, and the kernel dies */
 }
 
-CUresult cuStreamGetId(void *stream, unsigned long long *id) { return fake.capture ? 900 /* as the real one does */ : (*id = (uintptr_t)stream, 0); }
-CUresult cuStreamGetCaptureInfo_v2(void *stream, int *status, uint64_t *id, void *g, void *d, void *n) {
+CUresult cuStreamGetId(void *stream, unsigned long long *id) {
+  return fake.capture ? 900 /* as the real one does */ : (*id = (uintptr_t)stream, 0);
+}
+CUresult cuStreamGetCaptureInfo_v2(void *stream, int *status, uint64_t *id, void *g, void *d,
+                                   void *n) {
   return *status = !!fake.capture, *id = fake.capture, 0;
 }
 
@@ -90,7 +108,8 @@ CUresult cuOccupancyMaxActiveClusters(int *n, void *f, const struct config *c) {
   return *n = fake.clusters, c->grid[0] == 2 && c->shared == fake.shared_limit ? 0 : 1;
 }
 CUresult cuLaunchKernelEx(const struct config *c, void *f, void **parameters, void **extra) {
-  fake.launch[fake.launches++ % 4] = (struct launch){c->grid[0], c->block[0], c->count ? c->attributes->kind : -1};
+  fake.launch[fake.launches++ % 4] =
+      (struct launch){c->grid[0], c->block[0], c->count ? c->attributes->kind : -1};
   memcpy(fake.grid, c->grid, sizeof c->grid);
   memcpy(fake.block, c->block, sizeof c->block);
   fake.shared = c->shared, fake.stream = c->stream;

@@ -217,10 +217,9 @@ std::string flash::test::opText(const Problem &p, const std::string &plan) {
      << ") -> (" << o << ", " << lse << ") {\n";
   std::string head = "flash.attention %q, %k, %v" +
                      std::string(p.sink && p.splits == 1 ? " sink(%sink : " + sink + ")" : "") +
-                     " scale %scale" + (p.softcap ? " softcap %cap" : "") + clauses +
-                     " by " + maskText(p.mask) +
-                     " {target = #flash.target<\"cpu\">, plan = #flash.plan<" + plan +
-                     ">} : " + q + ", " + k + ", " + v + " -> ";
+                     " scale %scale" + (p.softcap ? " softcap %cap" : "") + clauses + " by " +
+                     maskText(p.mask) + " {target = #flash.target<\"cpu\">, plan = #flash.plan<" +
+                     plan + ">} : " + q + ", " + k + ", " + v + " -> ";
   if (p.splits == 1) {
     os << "  %o, %lse = " << head << o << ", " << lse << "\n";
   } else {
