@@ -257,7 +257,7 @@ def plot(about, rows, peers, path):
 
 def time_rows(a, peers, tell):
     """Yields what is known of the machine, then the rows."""
-    import torch  # before the pool forks; CUDA is first touched after it
+    torch = _timing.pytorch("grid.py")  # before the pool forks; CUDA is first touched after it
 
     wanted = list(problems(a.suite.split(","), a.only, a.quick, a.target))
     plans = {f"plan {i}": f"#flash.plan<{plan}>" for i, plan in enumerate(a.plan, 1)}

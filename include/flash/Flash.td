@@ -75,24 +75,24 @@ def Flash_PlanAttr : Flash_Attr<"Plan", "plan", "how the op is done: the planner
     | --- | --- |
     | `tile = [M, N]` | query rows and keys of a tile |
     | `stages` | slots of the K and of the V ring |
-    | `consumers`, `registers = [producer, consumer]` | roles of a block |
-    | `split_by` | what the consumers split: `"rows"` or `"columns"` of V |
-    | `defer_max` | exponents of unmasked blocks are measured against an older maximum |
-    | `overlap` | the next QK product runs beside this tile's softmax and PV |
-    | `q_in_regs` | Q is read into registers once a tile |
+    | `consumers`, `registers = [producer, consumer]` | warp groups that multiply, beside the one that copies, and registers of a thread of each |
     | `warps` | warps that copy and compute, without roles |
     | `in_step` | K and V are fetched between the products that read them, each once its slot is free |
     | `persistent` | whether a block takes several tiles |
+    | `split_by` | what the consumers split: `"rows"` or `"columns"` of V |
+    | `overlap` | the next QK product runs beside this tile's softmax and PV |
+    | `q_in_regs` | Q is read into registers once a tile |
     | `early_wait` | the next K is awaited before PV is, behind the softmax |
     | `ping_pong` | the consumers take turns at issuing products |
+    | `defer_max` | exponents of unmasked blocks are measured against an older maximum; rows that outgrow it are redone |
     | `multicast` | two blocks side by side share keys and values: each fetches half for both |
-    | `staged_columns` | columns of the output that a consumer stages in shared memory at once, to be stored beside the next tile; 0: none |
+    | `staged_columns` | columns of the output that a consumer stages in shared memory at once, to be stored beside the next tile: all of its columns or a multiple of 64; 0: stored from registers |
     | `pack_gqa` | the query heads of one KV head are rows of one tile |
-    | `ordered` | gradients: a tile of dQ is summed in the order of the tiles of keys |
     | `splits` | over how many parts the keys are split |
-    | `order` | in which order blocks take tiles |
-    | `transfer` | `"tma"`, or `"gather"` where no tensor map can describe K and V |
+    | `order` | in which order blocks take tiles; `"dynamic"`: the longest first, inside sections of heads that fit the L2 cache |
     | `stealing` | blocks take tiles from a counter instead of with a static stride |
+    | `transfer` | `"tma"`, or `"gather"` where no tensor map can describe K and V |
+    | `ordered` | gradients: a tile of dQ is summed in the order of the tiles of keys |
     | `roles`, `skip_blocks`, `pipeline_loads`, `exact_counts` | passes that may be switched off |
     | `why` | a reason for each decision, by field |
 

@@ -339,8 +339,13 @@ LogicalResult PlanAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   for (NamedAttribute entry : fields) {
     auto field =
         llvm::find_if(planFields, [&](const Field &f) { return f.name == entry.getName(); });
-    if (field == std::end(planFields))
-      return emitError() << "a plan has no field '" << entry.getName().getValue() << "'";
+    if (field == std::end(planFields)) {
+      InFlightDiagnostic diagnostic = emitError()
+                                      << "a plan has no field '" << entry.getName().getValue()
+                                      << "'; its fields are ";
+      llvm::interleaveComma(planFields, diagnostic, [&](const Field &f) { diagnostic << f.name; });
+      return diagnostic;
+    }
     if (!holds(field->kind, entry.getValue()))
       return emitError() << "plan field '" << field->name << "' needs " << demanded(field->kind)
                          << ", got " << entry.getValue();

@@ -292,9 +292,10 @@ def attention(q, k, v, *, causal=False, window=(-1, -1), attention_chunk=0, sink
               out=None, return_lse=False, scheduler_metadata=None, validate=None, target=None):
     """softmax(scale * q k^T, mask) v, row by row.
 
-    q [B, Sq, Hq, D], k [B, Sk, Hkv, D], v [B, Sk, Hkv, Dv]: f16, bf16 or (CPU) f32; the last dimension contiguous, other
-    strides free (on a GPU multiples of 16 bytes). Query head h reads KV head h / (Hq / Hkv). NumPy arrays (bf16 through
-    ml_dtypes) and PyTorch tensors. On a GPU the kernel is queued on the caller's current stream; nothing waits or copies.
+    q [B, Sq, Hq, D], k [B, Sk, Hkv, D], v [B, Sk, Hkv, Dv]: f16, bf16 or (CPU) f32; the last dimension contiguous, other strides
+    free (on a GPU multiples of 16 bytes). D and Dv are multiples of 8 up to 256, or Dv is 512 where D is 64. Query head h reads KV
+    head h / (Hq / Hkv). NumPy arrays (bf16 through ml_dtypes) and PyTorch tensors. On a GPU the kernel is queued on the caller's
+    current stream; nothing waits or copies.
 
     causal, window (left, right; -1 = unbounded), attention_chunk, sink_tokens: which keys a query sees, the last query
     standing at the last key. scale: default 1/sqrt(D). softcap: 0 or the c of c*tanh(s/c). sink: f32 [Hq], a logit that joins
@@ -314,7 +315,8 @@ def attention(q, k, v, *, causal=False, window=(-1, -1), attention_chunk=0, sink
     Returns o [B, Sq, Hq, Dv] of q's element type (`out`, if given), and with return_lse also lse, f32 [B, Hq, Sq]: the
     natural logarithm of each row's denominator. A row that sees no key gives 0 and -inf.
 
-    Raises ValueError or TypeError for arguments that do not fit, NotImplementedError for what this version lacks.
+    Raises ValueError or TypeError for arguments that do not fit, NotImplementedError for what this version lacks (so f8 and its
+    q_descale, k_descale, v_descale), RuntimeError where the driver or ptxas fails.
     """
     given = dict(sink=sink, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, seqused_q=seqused_q, seqused_k=seqused_k,
                  page_table=page_table)
@@ -369,9 +371,10 @@ def attention_with_kvcache(q, k_cache, v_cache, *, k_new=None, v_new=None, sequs
     ([B, Snew, Hkv, D or Dv]) are first written into behind seqused_k (i32 [B]), turned by rotary_cos and rotary_sin
     ([positions, R/2]). kv_batch_idx (i32 [B]) picks cache rows, leftpad_k (i32 [B]) skips leading ones.
 
-    The keys are those in use and the new ones; q is turned too, query t by position seqused_k + t under causal or a window, else
-    all by position seqused_k; pairs are columns 2i and 2i + 1 (rotary_interleaved) or i and i + R/2. With a page_table the caches
-    are pages, and kv_batch_idx picks its rows. q may be packed (cu_seqlens_q) over caches that are not.
+    What is new, rotary_cos and rotary_sin are of q's element type. The keys are those in use and the new ones; q is turned too,
+    query t by position seqused_k + t under causal or a window, else all by position seqused_k; pairs are columns 2i and 2i + 1
+    (rotary_interleaved) or i and i + R/2. With a page_table the caches are pages, and kv_batch_idx picks its rows. q may be packed
+    (cu_seqlens_q) over caches that are not.
 
     The other arguments, results and errors are attention's.
     """
@@ -404,10 +407,10 @@ def attention_backward(do, q, k, v, o, lse, *, causal=False, window=(-1, -1), at
                        seqused_q=None, seqused_k=None, validate=None, deterministic=False, target=None):
     """Gradients (dq, dk, dv), and dsink with a sink, of a loss whose gradient of attention's o is do.
 
-    do: o's shape and type, any strides (copied where its rows are not contiguous, as those of an expanded number are). q, k, v, sink, masks, scale, softcap and tables: as attention had
-    them; o, lse: what it gave. dq, dk, dv have the shapes and types of q, k, v, dsink is f32 [Hq]. Rows without a key, and
-    keys that no query sees, have gradients of exact zeros; rows past seqused are not defined. With deterministic two runs give
-    the same bits. NumPy arrays; no GPU has kernels of gradients yet.
+    do: o's shape and type, any strides (copied where its rows are not contiguous, as those of an expanded number are). q, k, v,
+    sink, masks, scale, softcap and tables: as attention had them; o, lse: what it gave. dq, dk, dv have the shapes and types of q,
+    k, v, dsink is f32 [Hq]. Rows without a key, and keys that no query sees, have gradients of exact zeros; rows past seqused are
+    not defined. With deterministic two runs give the same bits. NumPy arrays; no GPU has kernels of gradients yet.
 
     Raises ValueError or TypeError for arguments that do not fit, NotImplementedError for what this version lacks.
     """
@@ -462,9 +465,9 @@ def _check_lse(name, lse, o):
 def merge(o1, lse1, o2, lse2, *, target=None):
     """Joins attention over two disjoint sets of keys into attention over both.
 
-    o1, o2 [B, S, H, Dv] of one element type (f16, bf16 or, on the CPU, f32), lse1, lse2 f32 [B, H, S]; or packed, [total, H, Dv] and
-    [H, total]. Returns (o, lse) of their shapes and types; computes in f32. Associative and commutative up to rounding; (0, -inf)
-    is neutral. Raises as attention does.
+    o1, o2 [B, S, H, Dv] of one element type (f16, bf16 or, on the CPU, f32), Dv a multiple of 8 up to 256, or 512; lse1,
+    lse2 f32 [B, H, S]; or packed, [total, H, Dv] and [H, total]. Returns (o, lse) of their shapes and types; computes in f32.
+    Associative and commutative up to rounding; (0, -inf) is neutral. Raises as attention does.
     """
     rank = getattr(o1, "ndim", 4)
     a = _check.operand("o1", o1, rank if rank in (3, 4) else 4)
@@ -533,10 +536,11 @@ _parse = json.loads
 
 def compile(q, k, v, *, element="bf16", causal=False, window=(-1, -1), attention_chunk=0, sink_tokens=0, softcap=0.0, sink=False,
             num_splits=0, pack_gqa=None, plan=None, passes=None, target=None, cached=True):
-    """The program that attention would run: .text("mlir"), .text("ptx"), .text("plan"), .text("metadata"), .part("cubin").
+    """The program that attention would run: .text("mlir"), .text("ptx"), .text("plan"), .text("metadata") are strings, .part("cubin")
+    bytes.
 
-    Arguments as explain's; no GPU is needed. passes: {"skip_blocks": False, ...} switches optional passes off. cached=False
-    compiles anew. Raises as attention does.
+    Arguments as explain's; no GPU is needed, but a cubin takes ptxas. passes: {"skip_blocks": False, ...} switches
+    optional passes off. cached=False compiles anew. Raises as attention does.
     """
     problem = _problem_of(q, k, v, element, causal, window, attention_chunk, sink_tokens, softcap, sink, num_splits, pack_gqa, plan, passes, target)
     return _cache.program(problem) if cached else Program.compile(problem)

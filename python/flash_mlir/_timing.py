@@ -5,11 +5,21 @@ warm-up of each, with the L2 cache flushed before every launch.
 """
 import math
 import statistics
+import sys
 import time
 
 FLUSH_BYTES = 256 << 20
 CYCLES_A_MS = 2_000_000  # at the fastest clock of today's cards
 ALLOWED = 1.2e-2  # relative L2 distance of two 16-bit results
+
+
+def pytorch(tool):
+    """The module; without it the tool ends with a sentence."""
+    try:
+        import torch
+    except ImportError:
+        raise SystemExit(f"{tool}: expected PyTorch to time kernels with, it is not installed here; {sys.executable} -m pip install torch") from None
+    return torch
 
 
 def flush_buffer():

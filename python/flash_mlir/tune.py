@@ -458,10 +458,7 @@ def arguments():
 
 def main():
     start, a = time.monotonic(), arguments()
-    try:
-        import torch
-    except ImportError:
-        sys.exit("tune: expected PyTorch to time kernels with, it is not installed")
+    torch = _timing.pytorch("tune")
     if not torch.cuda.is_available():
         sys.exit("tune: expected a GPU, there is none here")
     gpu = torch.cuda.get_device_name()
