@@ -1,5 +1,6 @@
 """What checks share: the run over named cases; and of random problems, their options and the run over them."""
 import json
+import random
 import sys
 import time
 
@@ -24,6 +25,15 @@ def add_options(parser, target, count):
     parser.add_argument("--target", default=target)
     parser.add_argument("--count", type=int, default=count)
     parser.add_argument("--seed", type=int, default=1, help="problems seed, seed + 1, ...")
+    parser.add_argument("--backward", action="store_true", help="gradients too, of problems that have them")
+
+
+def with_gradients(case):
+    """The case with its gradients checked, where there are any: over caches that are only read there are none."""
+    if case["dv"] > 256 or any(case.get(field) for field in ("page_size", "append", "kv_batch_idx", "leftpad_k")):
+        return case
+    rng = random.Random(-1 - case["seed"])
+    return dict(case, bwd=True, deterministic=rng.random() < 0.3, **({"dout": "expanded"} if rng.random() < 0.1 else {}))
 
 
 def check_all(cases, target, api, every, skips=False):
@@ -35,7 +45,7 @@ def check_all(cases, target, api, every, skips=False):
     passed = failed = skipped = 0
     for done, c in enumerate(cases, 1):
         try:
-            bad = run.check(c, api(c), target, False)
+            bad = run.check(c, api(c), target, c.get("bwd", False))
             if target != "cpu":  # a kernel that died is this problem's, even where nothing was read
                 sys.modules["torch"].cuda.synchronize()
         except Exception as e:

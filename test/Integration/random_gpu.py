@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Random problems through flash_mlir against float64, by the tolerances of the cases' own runner.
 
-    python3 test/Integration/random_gpu.py CASES_FOLDER [--target sm_90a] [--count 200] [--seed 1] [--jobs 16] [--plan PLAN]
+    python3 test/Integration/random_gpu.py CASES_FOLDER [--target sm_90a] [--count 200] [--seed 1] [--backward] [--jobs 16] [--plan PLAN]
 
 Sizes 1 to 2000, every mask, every head size, f16 and bf16, grouped heads, strides, softcap and sink. CASES_FOLDER holds run.py
 and reference.py. Kernels are compiled first, by a pool of processes, into the disk cache. Prints each problem that fails as a
@@ -89,6 +89,8 @@ def main():
     sys.path.insert(0, a.folder)
 
     cases = [case(a.seed + i) for i in range(a.count)]
+    if a.backward:
+        cases = [problems.with_gradients(c) for c in cases]
     start = time.time()
     if a.target != "cpu":
         with concurrent.futures.ProcessPoolExecutor(a.jobs) as pool:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Random serving problems through flash_mlir against float64, by the tolerances of the cases' own runner.
 
-    python3 test/Integration/random_serving.py CASES_FOLDER [--target cpu] [--count 300] [--seed 1]
+    python3 test/Integration/random_serving.py CASES_FOLDER [--target cpu] [--count 300] [--seed 1] [--backward]
 
 Packed, used, paged and appended sequences, some with one that outgrows the others, chosen cache rows, padding, rotary embedding, splits and packed heads in every mix
 the API allows; empty sequences anywhere, NaN in whatever does not count. CASES_FOLDER holds run.py and reference.py. Prints each
@@ -128,6 +128,9 @@ class Bounded:
         options = {name: x for name, x in call.items() if name not in ("out", "return_lse")}
         return flash_mlir.prepare(*arrays, validate=True, **self.most, **options) if self.prepares else None
 
+    def attention_backward(self, *arrays, **call):
+        return flash_mlir.attention_backward(*arrays, validate=True, **self.most, **call)
+
     def attention(self, *arrays, **call):
         metadata = self.metadata(arrays, call)
         return flash_mlir.attention(*arrays, validate=True, scheduler_metadata=metadata, **self.most, **call)
@@ -143,6 +146,8 @@ def main():
     a = ap.parse_args()
     sys.path.insert(0, a.folder)
     cases = [case(a.seed + i) for i in range(a.count)]
+    if a.backward:
+        cases = [problems.with_gradients(c) for c in cases]
     passed, failed, skipped = problems.check_all(cases, a.target, Bounded, every=50, skips=True)
     print(f"{passed} passed, {failed} failed, {skipped} skipped")
     return failed > 0
