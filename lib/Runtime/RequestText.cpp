@@ -56,11 +56,11 @@ std::string flash::keyOf(const Request &request) {
      << request.planText << " stages " << plan.stages << " consumers " << plan.consumers << ' '
      << StringRef(schedule::splitByName(plan.splitBy)) << " registers " << plan.producerRegisters
      << ' ' << plan.consumerRegisters << ' ' << plan.pvFromRegisters << " overlap " << plan.overlap
-     << " split " << (plan.splits > 1) << (plan.ownSplits ? " own" : "") << " defer " << plan.deferMax << " q " << plan.qInRegisters
-     << " early " << plan.earlyWait << " turns " << plan.pingPong << " multicast " << plan.multicast
-     << " staged " << plan.stagedColumns << " transfer "
-     << StringRef(schedule::transferName(plan.transfer)) << " persistent " << plan.persistent
-     << " stealing " << plan.stealing;
+     << " split " << (plan.splits > 1) << (plan.ownSplits ? " own" : "") << " defer "
+     << plan.deferMax << " q " << plan.qInRegisters << " early " << plan.earlyWait << " turns "
+     << plan.pingPong << " multicast " << plan.multicast << " staged " << plan.stagedColumns
+     << " transfer " << StringRef(schedule::transferName(plan.transfer)) << " persistent "
+     << plan.persistent << " stealing " << plan.stealing;
   if (p.backward)
     os << " backward deterministic " << p.deterministic;
   if (schedule::hasTables(p))

@@ -106,11 +106,11 @@ private:
     Value zero = arith::ConstantIndexOp::create(b, 0);
     SmallVector<Value> inits(p.work.getInits());
     inits.push_back(zero);
-    auto work = ForWorkOp::create(b, TypeRange(ValueRange(inits)), p.work.getOrderAttr(),
-                                  p.work.getMTiles(), p.work.getHeads(), p.work.getBatch(),
-                                  p.work.getSplits(), p.work.getSection(), p.work.getPacked(), p.work.getSchedule(),
-                                  p.work.getRing(), inits, p.work.getTakesAttr(),
-                                  p.work.getTileAttr(), p.work.getGroupAttr(), p.work.getClusterAttr());
+    auto work = ForWorkOp::create(
+        b, TypeRange(ValueRange(inits)), p.work.getOrderAttr(), p.work.getMTiles(),
+        p.work.getHeads(), p.work.getBatch(), p.work.getSplits(), p.work.getSection(),
+        p.work.getPacked(), p.work.getSchedule(), p.work.getRing(), inits, p.work.getTakesAttr(),
+        p.work.getTileAttr(), p.work.getGroupAttr(), p.work.getClusterAttr());
     work.getBody().takeBody(p.work.getBody());
     for (auto [before, after] : llvm::zip(p.work.getResults(), work.getResults()))
       before.replaceAllUsesWith(after);

@@ -4,8 +4,8 @@
 //                                            for i: if i + 1 < total: fill K(i + 1)
 //                                                   fill V(i); ...
 //
-// K runs one block ahead, also from the last block of a run to the first of the next. So do Q and the lse of
-// gradients, whose V is dO and delta.
+// K runs one block ahead, also from the last block of a run to the first of the next. So do Q and
+// the lse of gradients, whose V is dO and delta.
 //
 // In step, where the warps that compute copy too: a slot is filled right behind the wait that tells
 // each warp that all others are done with it, s stages ahead:
@@ -36,7 +36,9 @@ namespace {
 /// Which block of keys a run's fill of K takes, as a function of the run's counter.
 class BlockRow {
 public:
-  BlockRow(scf::ForOp run, tile::FillOp fill) : counter(run.getInductionVar()), row(fill.getRow()) { collect(row); }
+  BlockRow(scf::ForOp run, tile::FillOp fill) : counter(run.getInductionVar()), row(fill.getRow()) {
+    collect(row);
+  }
 
   /// The row for block `i`, computed where `b` stands.
   Value at(ImplicitLocOpBuilder &b, Value i) const {
@@ -80,11 +82,13 @@ struct PipelineLoads : flash::impl::FlashTilePipelineLoadsBase<PipelineLoads> {
       int64_t stages = plan.getInt("stages").value_or(1);
       const bool inStep = plan.getFlag("in_step").value_or(false);
       auto decide = [&](bool done, StringRef why) {
-        func->setAttr(planName, plan.with("pipeline_loads", BoolAttr::get(&getContext(), done), why));
+        func->setAttr(planName,
+                      plan.with("pipeline_loads", BoolAttr::get(&getContext(), done), why));
       };
       if (stages < 2 && !inStep)
         return decide(false, "one stage: a block's slot is free only when the block is done");
-      if (failed(inStep ? pipelineInStep(runs, stages, plan.getFlag("overlap").value_or(false)) : pipeline(runs, stages)))
+      if (failed(inStep ? pipelineInStep(runs, stages, plan.getFlag("overlap").value_or(false))
+                        : pipeline(runs, stages)))
         return signalPassFailure();
       decide(true, "");
     });
@@ -111,12 +115,15 @@ struct PipelineLoads : flash::impl::FlashTilePipelineLoadsBase<PipelineLoads> {
       if (from)
         i = ahead ? arith::AddIOp::create(b, from, i) : from;
       Value it = from || ahead ? arith::AddIOp::create(b, ordinal, i) : ordinal;
-      PipelineLoads::prefetch(b, i, scf::ForOp(runs.back()).getUpperBound(), it, fills[index], runs, rows, index);
+      PipelineLoads::prefetch(b, i, scf::ForOp(runs.back()).getUpperBound(), it, fills[index], runs,
+                              rows, index);
     }
   };
 
-  /// The loads of a ring, which gets its stages. Their rows and the number of blocks are computed before `anchor`.
-  FailureOr<Loads> loadsOf(ArrayRef<scf::ForOp> runs, StringRef name, int64_t stages, Operation *anchor) {
+  /// The loads of a ring, which gets its stages. Their rows and the number of blocks are computed
+  /// before `anchor`.
+  FailureOr<Loads> loadsOf(ArrayRef<scf::ForOp> runs, StringRef name, int64_t stages,
+                           Operation *anchor) {
     Loads loads{runs, {}, {}, {}};
     for (scf::ForOp run : runs) {
       tile::FillOp fill = fillOf(run, name);
@@ -131,7 +138,8 @@ struct PipelineLoads : flash::impl::FlashTilePipelineLoadsBase<PipelineLoads> {
     ring.setType(tile::RingType::get(&getContext(), shape, ring.getType().getElementType()));
     loads.ordinal = ordinalBase(loads.fills.front(), runs.front());
     if (!loads.ordinal)
-      return loads.fills.front().emitOpError("expected the ordinal of a fill to be the run's counter and what was done before");
+      return loads.fills.front().emitOpError(
+          "expected the ordinal of a fill to be the run's counter and what was done before");
     moveBefore(scf::ForOp(runs.back()).getUpperBound(), anchor);
     for (const BlockRow &row : loads.rows)
       for (Value input : row.inputs())
@@ -142,11 +150,14 @@ struct PipelineLoads : flash::impl::FlashTilePipelineLoadsBase<PipelineLoads> {
   LogicalResult pipeline(ArrayRef<scf::ForOp> runs, int64_t stages) {
     // Of gradients blocks are queries, and Q is what the first product waits for.
     const bool queries = !fillOf(runs.front(), "k");
-    const SmallVector<StringRef> ahead = queries ? SmallVector<StringRef>{"q", "lse"} : SmallVector<StringRef>{"k"};
-    const SmallVector<StringRef> inPlace = queries ? SmallVector<StringRef>{"do", "delta"} : SmallVector<StringRef>{"v"};
+    const SmallVector<StringRef> ahead =
+        queries ? SmallVector<StringRef>{"q", "lse"} : SmallVector<StringRef>{"k"};
+    const SmallVector<StringRef> inPlace =
+        queries ? SmallVector<StringRef>{"do", "delta"} : SmallVector<StringRef>{"v"};
     // The first block, before everything else that the tile loads.
     auto fills = runs.front()->getBlock()->getOps<tile::FillOp>();
-    Operation *first = fills.empty() ? scf::ForOp(runs.front()).getOperation() : (*fills.begin()).getOperation();
+    Operation *first =
+        fills.empty() ? scf::ForOp(runs.front()).getOperation() : (*fills.begin()).getOperation();
     SmallVector<Loads> early;
     for (StringRef name : ahead) {
       FailureOr<Loads> loads = loadsOf(runs, name, stages, first);
@@ -192,7 +203,9 @@ struct PipelineLoads : flash::impl::FlashTilePipelineLoadsBase<PipelineLoads> {
             return wait;
         return {};
       };
-      auto ringOf = [](Loads &loads) { return loads.fills.front().getRing().getDefiningOp<tile::RingOp>(); };
+      auto ringOf = [](Loads &loads) {
+        return loads.fills.front().getRing().getDefiningOp<tile::RingOp>();
+      };
       tile::WaitOp kWait = waits(ringOf(*k)), vWait = waits(ringOf(*v));
       tile::ReleaseOp kRelease;
       for (auto release : loop.getBody()->getOps<tile::ReleaseOp>())
@@ -218,8 +231,9 @@ struct PipelineLoads : flash::impl::FlashTilePipelineLoadsBase<PipelineLoads> {
   }
 
   /// `if (i < total) fill K(i)`, where block i belongs to run `index` or one after it.
-  static void prefetch(ImplicitLocOpBuilder &b, Value i, Value total, Value ordinal, tile::FillOp fill,
-                       ArrayRef<scf::ForOp> runs, ArrayRef<BlockRow> rows, size_t index) {
+  static void prefetch(ImplicitLocOpBuilder &b, Value i, Value total, Value ordinal,
+                       tile::FillOp fill, ArrayRef<scf::ForOp> runs, ArrayRef<BlockRow> rows,
+                       size_t index) {
     Value more = arith::CmpIOp::create(b, arith::CmpIPredicate::slt, i, total);
     auto guard = scf::IfOp::create(b, more, /*withElseRegion=*/false);
     OpBuilder::InsertionGuard saved(b);
@@ -228,10 +242,12 @@ struct PipelineLoads : flash::impl::FlashTilePipelineLoadsBase<PipelineLoads> {
     for (size_t r = rows.size() - 1; r-- > index;) {
       if (rows[r] == rows[r + 1])
         continue;
-      Value here = arith::CmpIOp::create(b, arith::CmpIPredicate::slt, i, scf::ForOp(runs[r]).getUpperBound());
+      Value here = arith::CmpIOp::create(b, arith::CmpIPredicate::slt, i,
+                                         scf::ForOp(runs[r]).getUpperBound());
       row = arith::SelectOp::create(b, here, rows[r].at(b, i), row);
     }
-    tile::FillOp::create(b, fill.getView(), fill.getBatch(), fill.getHead(), row, fill.getRing(), ordinal);
+    tile::FillOp::create(b, fill.getView(), fill.getBatch(), fill.getHead(), row, fill.getRing(),
+                         ordinal);
   }
 
   /// The n of an ordinal n + i.

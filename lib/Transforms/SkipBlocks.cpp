@@ -47,12 +47,14 @@ struct SkipBlocks : flash::impl::FlashTileSkipBlocksBase<SkipBlocks> {
     auto work = all->getParentOfType<tile::ForWorkOp>();
     auto fills = all.getBody()->getOps<tile::FillOp>();
     if (!mask || !work || fills.empty())
-      return all.emitOpError("expected a mask and fills in a run of key blocks, and work around it");
+      return all.emitOpError(
+          "expected a mask and fills in a run of key blocks, and work around it");
     tile::FillOp fill = *fills.begin();
     ImplicitLocOpBuilder b(all.getLoc(), all);
     auto add = [&](Value x, Value y) -> Value { return arith::AddIOp::create(b, x, y); };
     schedule::Mask shape = mask.getMask().mask();
-    int64_t rows = mask.getValue().getType().getShape()[0], block = mask.getValue().getType().getShape()[1];
+    int64_t rows = mask.getValue().getType().getShape()[0],
+            block = mask.getValue().getType().getShape()[1];
 
     // Where keys are split, the range of all blocks says which part is the tile's.
     auto ranges = work.getOps<tile::BlockRangeOp>();
@@ -60,9 +62,9 @@ struct SkipBlocks : flash::impl::FlashTileSkipBlocksBase<SkipBlocks> {
     if (!ranges.empty())
       split = (*ranges.begin()).getSplit(), splits = (*ranges.begin()).getSplits();
     SmallVector<Type> counts(5, b.getIndexType());
-    auto range = tile::BlockRangeOp::create(b, counts, mask.getRow0(), mask.getLenQ(), mask.getLenK(),
-                                            split, splits, rows, block, mask.getMask(),
-                                            mask.getGroup(), /*every_row=*/false, /*queries=*/mask.getTrans());
+    auto range = tile::BlockRangeOp::create(
+        b, counts, mask.getRow0(), mask.getLenQ(), mask.getLenK(), split, splits, rows, block,
+        mask.getMask(), mask.getGroup(), /*every_row=*/false, /*queries=*/mask.getTrans());
     Value afterRight = range.getRight(), afterInner = add(afterRight, range.getInner());
     struct Run {
       StringRef name;
@@ -77,7 +79,8 @@ struct SkipBlocks : flash::impl::FlashTileSkipBlocksBase<SkipBlocks> {
       total = add(total, range.getLeft());
       runs.push_back({"left", afterInner, total, range.getEnd(), true});
     }
-    if (shape.hasSinkTokens() && !mask.getTrans()) { // block i of this run lies at sink - 1 - (i - total) = (sink + total) - 1 - i
+    if (shape.hasSinkTokens() && !mask.getTrans()) {
+      // block i of this run lies at sink - 1 - (i - total) = (sink + total) - 1 - i
       Value sinkEnd = add(range.getSink(), total), from = total;
       total = add(total, range.getSink());
       runs.push_back({"sink", from, total, sinkEnd, true});
@@ -85,12 +88,14 @@ struct SkipBlocks : flash::impl::FlashTileSkipBlocksBase<SkipBlocks> {
 
     Value oldEnd = endOf(fill, all), oldTotal = all.getUpperBound();
     if (!oldEnd)
-      return fill.emitOpError("expected the rows of a fill to count down from the run's last block");
+      return fill.emitOpError(
+          "expected the rows of a fill to count down from the run's last block");
     SmallVector<Value> carried(all.getInitArgs());
     for (const Run &run : runs) {
       auto loop = scf::ForOp::create(b, run.from, run.to, all.getStep(), carried);
       loop->setAttr(runName, b.getStringAttr(run.name));
-      if (run.name == "right" && !mask.getTrans() && !shape.boundsLeft() && !shape.boundsRight()) // the ragged end
+      // the ragged end
+      if (run.name == "right" && !mask.getTrans() && !shape.boundsLeft() && !shape.boundsRight())
         loop->setAttr(atMostOneName, b.getUnitAttr());
       IRMapping map;
       map.map(oldEnd, run.end);
@@ -100,8 +105,8 @@ struct SkipBlocks : flash::impl::FlashTileSkipBlocksBase<SkipBlocks> {
       for (Operation &op : *all.getBody()) {
         if (auto old = dyn_cast<tile::MaskOp>(op); old && !run.masked)
           map.map(old.getResult(), map.lookup(old.getValue()));
-        else if (auto keys = dyn_cast<tile::BlockRangeOp>(inside.clone(op, map))) // whom a block of queries meets
-          keys.setMaskAttr(mask.getMask());
+        else if (auto met = dyn_cast<tile::BlockRangeOp>(inside.clone(op, map)))
+          met.setMaskAttr(mask.getMask()); // whom a block of queries meets
       }
       carried.assign(loop.result_begin(), loop.result_end());
     }
@@ -119,8 +124,9 @@ struct SkipBlocks : flash::impl::FlashTileSkipBlocksBase<SkipBlocks> {
   static Value endOf(tile::FillOp fill, scf::ForOp run) {
     auto col = fill.getRow().getDefiningOp<arith::MulIOp>();
     auto index = col ? col.getLhs().getDefiningOp<arith::SubIOp>() : arith::SubIOp();
-    auto last = index && index.getRhs() == run.getInductionVar() ? index.getLhs().getDefiningOp<arith::SubIOp>()
-                                                                 : arith::SubIOp();
+    auto last = index && index.getRhs() == run.getInductionVar()
+                    ? index.getLhs().getDefiningOp<arith::SubIOp>()
+                    : arith::SubIOp();
     return last ? last.getLhs() : Value();
   }
 };

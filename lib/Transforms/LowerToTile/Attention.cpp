@@ -1,7 +1,8 @@
 //===- Attention.cpp - the plainest right kernel of an attention ----------===//
 //
 //   for each tile of work                     Q tile once
-//     for each key block, from the last       K, V tiles; S = Q K^T; mask; p, m, l, alpha; O = alpha O + P V
+//     for each key block, from the last       K, V tiles; S = Q K^T; mask; p, m, l, alpha;
+//                                             O = alpha O + P V
 //     O / l and lse
 //
 //===----------------------------------------------------------------------===//
@@ -25,10 +26,13 @@ public:
     SmallVector<Value> inits{k.index(0), k.index(0)}; // tiles and key blocks done so far
     SmallVector<Type> carried(2, b.getIndexType());
     StringRef order = plan.getText("order").value_or("single");
-    auto work = tile::ForWorkOp::create(b, carried, b.getStringAttr(order), tiles, heads, batch, splits, section, packed, sequences, /*ring=*/Value(), inits, /*takes=*/UnitAttr(),
-                                        packed ? b.getI64IntegerAttr(M) : IntegerAttr(), b.getI64IntegerAttr(group));
+    auto work = tile::ForWorkOp::create(
+        b, carried, b.getStringAttr(order), tiles, heads, batch, splits, section, packed, sequences,
+        /*ring=*/Value(), inits, /*takes=*/UnitAttr(),
+        packed ? b.getI64IntegerAttr(M) : IntegerAttr(), b.getI64IntegerAttr(group));
     Block *body = b.createBlock(&work.getBody());
-    body->addArguments(SmallVector<Type>(6, b.getIndexType()), SmallVector<Location>(6, b.getLoc()));
+    body->addArguments(SmallVector<Type>(6, b.getIndexType()),
+                       SmallVector<Location>(6, b.getLoc()));
     buildTile(body->getArguments());
     k.finish();
   }
@@ -39,7 +43,8 @@ private:
   Value mul(Value x, Value y) { return arith::MulIOp::create(b, x, y); }
 
   void declare() {
-    auto qType = cast<ShapedType>(op.getQ().getType()), vType = cast<ShapedType>(op.getV().getType());
+    auto qType = cast<ShapedType>(op.getQ().getType()),
+         vType = cast<ShapedType>(op.getV().getType());
     element = qType.getElementType();
     partial = op.isPartial();
     int64_t headSize = qType.getShape().back(), headSizeV = vType.getShape().back();
@@ -49,7 +54,8 @@ private:
 
     bool turned = op.getQ().getDefiningOp<memref::AllocOp>() != nullptr; // by an append before
     const bool pages = static_cast<bool>(op.getPageTable());
-    Value q = k.argument(turned ? "q_turned" : "q", qType), kk = k.argument("k", op.getK().getType(), true, pages),
+    Value q = k.argument(turned ? "q_turned" : "q", qType),
+          kk = k.argument("k", op.getK().getType(), true, pages),
           v = k.argument("v", vType, true, pages);
     Value o = k.argument(partial ? "o_partial" : "o", op.getOutputType());
     Value lse;
@@ -74,7 +80,8 @@ private:
       section = k.argument("section", b.getIndexType());
 
     batch = longest ? sub(k.dim(queries.cuSeqlens, 0), k.index(1)) : k.dim(q, 0);
-    Value queryHeads = k.dim(q, qType.getRank() - 2), kvHeads = k.dim(kk, vType.getRank() - 2), ratio = k.ratioOf(q, kk);
+    Value queryHeads = k.dim(q, qType.getRank() - 2), kvHeads = k.dim(kk, vType.getRank() - 2),
+          ratio = k.ratioOf(q, kk);
     Value rows = longest ? longest : k.dim(q, 1);
     group = 1;
     heads = queryHeads;
@@ -86,7 +93,8 @@ private:
       headsPerKv = ratio;
     }
     tiles = arith::CeilDivUIOp::create(b, rows, k.index(M));
-    if (longest && !sequences && schedule::parseOrder(order) == schedule::WorkOrder::varlenDynamic) {
+    if (longest && !sequences &&
+        schedule::parseOrder(order) == schedule::WorkOrder::varlenDynamic) {
       packed = queries.cuSeqlens; // the tiles of all sequences together
       tiles = k.packedTiles(mul(k.dim(q, 0), k.index(group)), M, batch);
     }
@@ -107,7 +115,9 @@ private:
 
   /// Query heads of a KV head; static, since it shapes the tile's rows.
   int64_t packedGroup() {
-    auto heads = [](Value x) { return mlir::cast<ShapedType>(x.getType()).getShape().take_back(2).front(); };
+    auto heads = [](Value x) {
+      return mlir::cast<ShapedType>(x.getType()).getShape().take_back(2).front();
+    };
     return std::max<int64_t>(heads(op.getQ()) / heads(op.getK()), 1); // no heads, no work
   }
 
@@ -137,7 +147,8 @@ private:
         Value field = k.index(schedule::splitField);
         own = arith::DivUIOp::create(b, s, field), s = arith::RemUIOp::create(b, s, field);
       }
-      auto range = tile::BlockRangeOp::create(b, counts, row0, lenQ, lenK, s, own, M, N, dense, group);
+      auto range =
+          tile::BlockRangeOp::create(b, counts, row0, lenQ, lenK, s, own, M, N, dense, group);
       end = range.getEnd();
       blocks = add(range.getRight(), range.getInner());
     } else {
@@ -157,9 +168,12 @@ private:
     tile::YieldOp::create(b, ValueRange{add(t, k.index(1)), add(n, blocks)});
   }
 
-  SmallVector<Value> buildBlock(Value q, Value bi, Value hk, Value col, Value it, ValueRange carried) {
+  SmallVector<Value> buildBlock(Value q, Value bi, Value hk, Value col, Value it,
+                                ValueRange carried) {
     Type f32 = b.getF32Type();
-    auto flight = [&](int64_t rows, int64_t cols) { return tile::FlightType::get(b.getContext(), {rows, cols}, f32); };
+    auto flight = [&](int64_t rows, int64_t cols) {
+      return tile::FlightType::get(b.getContext(), {rows, cols}, f32);
+    };
     tile::FillOp::create(b, kv, bi, hk, col, kr, it);
     tile::FillOp::create(b, vv, bi, hk, col, vr, it);
     Value kt = k.wait(kr, it);
@@ -169,7 +183,9 @@ private:
     s = scores->capped(s, M, N);
     s = tile::MaskOp::create(b, s.getType(), s, row0, col, lenQ, lenK, mask, group);
     Type row = carried[1].getType();
-    auto step = tile::SoftmaxStepOp::create(b, s.getType(), row, row, row, tile::SoftmaxMode::online, s, carried[1], carried[2], scores->softmaxScale);
+    auto step =
+        tile::SoftmaxStepOp::create(b, s.getType(), row, row, row, tile::SoftmaxMode::online, s,
+                                    carried[1], carried[2], scores->softmaxScale);
     Value o = tile::RescaleOp::create(b, carried[0].getType(), carried[0], step.getAlpha());
     Value p = k.cast(step.getP(), element);
     Value vt = k.wait(vr, it);
@@ -181,8 +197,10 @@ private:
 
   void store(ValueRange carried, Value bi, Value h, Value s) {
     bool joins = sink && !partial;
-    auto final = tile::FinalizeOp::create(b, carried[0].getType(), carried[1].getType(), carried[0], carried[1], carried[2], scores->softmaxScale, joins ? sink : Value(),
-                                          joins ? h : Value(), joins ? row0 : Value(), group);
+    auto final = tile::FinalizeOp::create(b, carried[0].getType(), carried[1].getType(), carried[0],
+                                          carried[1], carried[2], scores->softmaxScale,
+                                          joins ? sink : Value(), joins ? h : Value(),
+                                          joins ? row0 : Value(), group);
     Value o = final.getResult();
     if (partial) // a view of partials counts heads times splits
       h = add(mul(h, splits), s);

@@ -1,8 +1,9 @@
 //===- Combine.cpp - the kernel that joins partial results ----------------===//
 //
-// The parts of a row are joined a few at a time, as blocks of keys are: each has one logit, its lse, and one
-// value, its o. A part that saw no key has lse -inf, hence weight 0; the sink is a part without a value. Where
-// parts are too few for the last step, it reads the last one again, with weight 0.
+// The parts of a row are joined a few at a time, as blocks of keys are: each has one logit, its
+// lse, and one value, its o. A part that saw no key has lse -inf, hence weight 0; the sink is a
+// part without a value. Where parts are too few for the last step, it reads the last one again,
+// with weight 0.
 //
 //===----------------------------------------------------------------------===//
 #include "Kernel.h"
@@ -64,7 +65,8 @@ private:
     Value row0 = arith::MulIOp::create(b, m, k.index(M));
     if (sequences) { // and no part where the sequence has no row
       Value own = arith::IndexCastOp::create(
-          b, b.getIndexType(), memref::LoadOp::create(b, sequences, ValueRange{k.index(schedule::splitsRow), bi}));
+          b, b.getIndexType(),
+          memref::LoadOp::create(b, sequences, ValueRange{k.index(schedule::splitsRow), bi}));
       Value rows = tile::LengthOp::create(b, b.getIndexType(), ov, bi);
       Value isRow = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, row0, rows);
       splits = arith::SelectOp::create(b, isRow, own, k.index(0));
@@ -77,7 +79,8 @@ private:
       b.setInsertionPointToEnd(loop.getBody());
       SmallVector<Part> parts;
       for (int64_t i = 0; i < partsAtOnce; ++i)
-        parts.push_back(load(bi, h, arith::AddIOp::create(b, loop.getInductionVar(), k.index(i)), row0));
+        parts.push_back(
+            load(bi, h, arith::AddIOp::create(b, loop.getInductionVar(), k.index(i)), row0));
       ValueRange carried = loop.getRegionIterArgs();
       State next = join({carried[0], carried[1], carried[2]}, parts);
       scf::YieldOp::create(b, ValueRange{next.o, next.m, next.l});
@@ -115,8 +118,12 @@ private:
         return arith::MaximumFOp::create(b, x[0], x[1]);
       });
     Value alpha = weight(state.m, m), l = state.l, o = state.o;
-    auto scaled = [](ImplicitLocOpBuilder &b, ValueRange x) -> Value { return arith::MulFOp::create(b, x[0], x[1]); };
-    auto sum = [](ImplicitLocOpBuilder &b, ValueRange x) -> Value { return arith::AddFOp::create(b, x[0], x[1]); };
+    auto scaled = [](ImplicitLocOpBuilder &b, ValueRange x) -> Value {
+      return arith::MulFOp::create(b, x[0], x[1]);
+    };
+    auto sum = [](ImplicitLocOpBuilder &b, ValueRange x) -> Value {
+      return arith::AddFOp::create(b, x[0], x[1]);
+    };
     // x0 + x1 * x2; what a part without a key holds does not count, not even NaN.
     auto mix = [](ImplicitLocOpBuilder &b, ValueRange x) -> Value {
       auto zero = arith::ConstantOp::create(b, b.getF32FloatAttr(0));
@@ -135,15 +142,20 @@ private:
   /// exp(lse - m); 0 for lse = -inf, also where m is -inf too.
   Value weight(Value lse, Value m) {
     return k.map({lse, m}, M, 1, [](ImplicitLocOpBuilder &b, ValueRange x) -> Value {
-      auto constant = [&](float value) { return arith::ConstantOp::create(b, b.getF32FloatAttr(value)); };
+      auto constant = [&](float value) {
+        return arith::ConstantOp::create(b, b.getF32FloatAttr(value));
+      };
       Value none = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, x[0], constant(-INFINITY));
-      Value power = math::Exp2Op::create(b, arith::MulFOp::create(b, arith::SubFOp::create(b, x[0], x[1]), constant(log2e)));
+      Value power = math::Exp2Op::create(
+          b, arith::MulFOp::create(b, arith::SubFOp::create(b, x[0], x[1]), constant(log2e)));
       return arith::SelectOp::create(b, none, constant(0), power);
     });
   }
 
   void store(State all, Value bi, Value h, Value row0) {
-    auto zero = [](ImplicitLocOpBuilder &b) { return arith::ConstantOp::create(b, b.getF32FloatAttr(0)); };
+    auto zero = [](ImplicitLocOpBuilder &b) {
+      return arith::ConstantOp::create(b, b.getF32FloatAttr(0));
+    };
     Value o = k.map({all.o, all.l}, M, Dv, [&](ImplicitLocOpBuilder &b, ValueRange x) -> Value {
       Value empty = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, x[1], zero(b));
       return arith::SelectOp::create(b, empty, zero(b), arith::DivFOp::create(b, x[0], x[1]));

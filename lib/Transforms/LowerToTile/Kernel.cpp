@@ -10,7 +10,8 @@ using namespace flash;
 Scores::Scores(Kernel &kernel, ProblemOpInterface op) : k(kernel) {
   ImplicitLocOpBuilder &b = k.b;
   double headSize = cast<ShapedType>(op.getQ().getType()).getShape().back();
-  scale = softmaxScale = op.getScale() ? k.scalar("scale", op.getScale()) : k.f32(1.0 / std::sqrt(headSize));
+  scale = softmaxScale =
+      op.getScale() ? k.scalar("scale", op.getScale()) : k.f32(1.0 / std::sqrt(headSize));
   if (!op.getSoftcap())
     return;
   softcap = k.scalar("softcap", op.getSoftcap());
@@ -57,12 +58,15 @@ Value Kernel::argument(StringRef name, Type type, bool keepLast, bool pages) {
                            StridedLayoutAttr::get(b.getContext(), ShapedType::kDynamic, strides));
   }
   unsigned index = func.getNumArguments();
-  (void)func.insertArgument(index, type, b.getDictionaryAttr(b.getNamedAttr("flash.arg", b.getStringAttr(name))),
+  (void)func.insertArgument(index, type,
+                            b.getDictionaryAttr(b.getNamedAttr("flash.arg", b.getStringAttr(name))),
                             b.getLoc());
   return func.getArgument(index);
 }
 
-Value Kernel::table(StringRef name, Value operand) { return operand ? table(name, operand.getType()) : Value(); }
+Value Kernel::table(StringRef name, Value operand) {
+  return operand ? table(name, operand.getType()) : Value();
+}
 
 Value Kernel::table(StringRef name, Type type) {
   auto shaped = dyn_cast<ShapedType>(type);
@@ -73,7 +77,8 @@ Value Kernel::table(StringRef name, Type type) {
   unsigned index = func.getNumArguments();
   auto layout = StridedLayoutAttr::get(b.getContext(), ShapedType::kDynamic, strides);
   (void)func.insertArgument(index, MemRefType::get(sizes, shaped.getElementType(), layout),
-                            b.getDictionaryAttr(b.getNamedAttr("flash.arg", b.getStringAttr(name))), b.getLoc());
+                            b.getDictionaryAttr(b.getNamedAttr("flash.arg", b.getStringAttr(name))),
+                            b.getLoc());
   return func.getArgument(index);
 }
 
@@ -83,16 +88,21 @@ Value Kernel::scalar(StringRef name, Value operand) {
   return argument(name, operand.getType());
 }
 
-Value Kernel::dim(Value memref, int64_t dimension) { return memref::DimOp::create(b, memref, dimension); }
+Value Kernel::dim(Value memref, int64_t dimension) {
+  return memref::DimOp::create(b, memref, dimension);
+}
 
-Value Kernel::view(Value memref, int64_t cols, int64_t group, bool partial, const Tables &t, int64_t padded) {
+Value Kernel::view(Value memref, int64_t cols, int64_t group, bool partial, const Tables &t,
+                   int64_t padded) {
   Type element = cast<MemRefType>(memref.getType()).getElementType();
-  return tile::ViewOp::create(b, tile::ViewType::get(b.getContext(), {cols}, element), memref, t.cuSeqlens, t.seqused,
-                              t.appended, t.pageTable, t.batchIdx, t.leftpad, group, partial, padded);
+  return tile::ViewOp::create(b, tile::ViewType::get(b.getContext(), {cols}, element), memref,
+                              t.cuSeqlens, t.seqused, t.appended, t.pageTable, t.batchIdx,
+                              t.leftpad, group, partial, padded);
 }
 
 Value Kernel::ring(StringRef name, int64_t rows, int64_t cols, Type element) {
-  return tile::RingOp::create(b, tile::RingType::get(b.getContext(), {1, rows, cols}, element), name, /*writers=*/1,
+  return tile::RingOp::create(b, tile::RingType::get(b.getContext(), {1, rows, cols}, element),
+                              name, /*writers=*/1,
                               /*releases=*/1, IntegerAttr(), IntegerAttr());
 }
 
@@ -102,8 +112,9 @@ Value Kernel::splat(Value scalar, int64_t rows, int64_t cols) {
 
 Value Kernel::wait(Value ring, Value it) {
   auto type = mlir::cast<tile::RingType>(ring.getType());
-  return tile::WaitOp::create(b, tile::TileType::get(b.getContext(), type.getShape().drop_front(), type.getElementType()),
-                              ring, it);
+  return tile::WaitOp::create(
+      b, tile::TileType::get(b.getContext(), type.getShape().drop_front(), type.getElementType()),
+      ring, it);
 }
 
 Value Kernel::cast(Value f, Type element) {
@@ -139,12 +150,12 @@ Value Kernel::map(ValueRange inputs, int64_t rows, int64_t cols,
 
 void Kernel::forTiles(Value rows, int64_t tileRows, Value heads, Value batch,
                       function_ref<void(Value, Value, Value)> body, Value packed) {
-  Value tiles =
-      packed ? packedTiles(rows, tileRows, batch) : Value(arith::CeilDivUIOp::create(b, rows, index(tileRows)));
-  auto work = tile::ForWorkOp::create(b, TypeRange(), b.getStringAttr(packed ? "varlen_dynamic" : "single"), tiles, heads,
-                                      batch, index(1), packed ? index(1) : Value(), packed, Value(), Value(), ValueRange(),
-                                      UnitAttr(), packed ? b.getI64IntegerAttr(tileRows) : IntegerAttr(),
-                                      b.getI64IntegerAttr(1));
+  Value tiles = packed ? packedTiles(rows, tileRows, batch)
+                       : Value(arith::CeilDivUIOp::create(b, rows, index(tileRows)));
+  auto work = tile::ForWorkOp::create(
+      b, TypeRange(), b.getStringAttr(packed ? "varlen_dynamic" : "single"), tiles, heads, batch,
+      index(1), packed ? index(1) : Value(), packed, Value(), Value(), ValueRange(), UnitAttr(),
+      packed ? b.getI64IntegerAttr(tileRows) : IntegerAttr(), b.getI64IntegerAttr(1));
   Block *block = b.createBlock(&work.getBody());
   block->addArguments(SmallVector<Type>(4, b.getIndexType()), SmallVector<Location>(4, b.getLoc()));
   body(block->getArgument(0), block->getArgument(1), block->getArgument(2));

@@ -1,7 +1,8 @@
 //===- Kernel.h - a kernel under construction -------------------*- C++ -*-===//
 //
-// A kernel is a func.func over memrefs and scalars, each argument named by `flash.arg`. The builders of
-// its body (Attention.cpp, Backward.cpp, Combine.cpp, Append.cpp, Prepare.cpp) ask for arguments by name.
+// A kernel is a func.func over memrefs and scalars, each argument named by `flash.arg`. The
+// builders of its body (Attention.cpp, Backward.cpp, Combine.cpp, Append.cpp, Prepare.cpp) ask for
+// arguments by name.
 //
 //===----------------------------------------------------------------------===//
 #ifndef FLASH_TRANSFORMS_LOWERTOTILE_KERNEL_H
@@ -16,7 +17,8 @@ namespace flash {
 
 /// The tables of a view, as arguments of the kernel; null where it has none.
 struct Tables {
-  mlir::Value cuSeqlens = {}, seqused = {}, appended = {}, pageTable = {}, batchIdx = {}, leftpad = {};
+  mlir::Value cuSeqlens = {}, seqused = {}, appended = {}, pageTable = {}, batchIdx = {},
+              leftpad = {};
 };
 
 class Kernel {
@@ -24,9 +26,9 @@ public:
   /// An empty kernel `name` before `anchor`, for the flash op `source` with its target and plan.
   Kernel(mlir::func::FuncOp anchor, llvm::StringRef name, mlir::Operation *source, PlanAttr plan);
 
-  /// A new argument. A tensor or memref of any layout becomes a memref of dynamic sizes and strides whose last
-  /// dimension, the head size, stays as it is; `keepLast = false` makes that dynamic too. With
-  /// `pages` dimension 1, the page size, stays as well.
+  /// A new argument. A tensor or memref of any layout becomes a memref of dynamic sizes and strides
+  /// whose last dimension, the head size, stays as it is; `keepLast = false` makes that dynamic
+  /// too. With `pages` dimension 1, the page size, stays as well.
   mlir::Value argument(llvm::StringRef name, mlir::Type type, bool keepLast = true,
                        bool pages = false);
   /// The argument for a table (i32, contiguous) or an index that the source may have; null without.
@@ -51,8 +53,9 @@ public:
     return tile::FragType::get(b.getContext(), {rows, cols}, element);
   }
   /// An elementwise fragment computation; `body` gets one scalar an input and gives the result.
-  mlir::Value map(mlir::ValueRange inputs, int64_t rows, int64_t cols,
-                  llvm::function_ref<mlir::Value(mlir::ImplicitLocOpBuilder &, mlir::ValueRange)> body);
+  mlir::Value
+  map(mlir::ValueRange inputs, int64_t rows, int64_t cols,
+      llvm::function_ref<mlir::Value(mlir::ImplicitLocOpBuilder &, mlir::ValueRange)> body);
   /// Query heads of a KV head, from two arguments that have heads.
   mlir::Value ratioOf(mlir::Value q, mlir::Value k);
   /// Tiles of `tileRows` packed rows, as for_work counts those of `batch` sequences.
@@ -74,11 +77,12 @@ class Scores {
 public:
   /// Asks for the op's scalars.
   Scores(Kernel &kernel, ProblemOpInterface op);
-  /// `s` behind the softcap; s itself where there is none. Then only `scale` is left to multiply by.
+  /// `s` behind the softcap; s itself where there is none. Then only `scale` is left to multiply
+  /// by.
   mlir::Value capped(mlir::Value s, int64_t rows, int64_t cols);
 
-  mlir::Value scale, softcap;  ///< the op's; no softcap: null
-  mlir::Value softmaxScale;    ///< of capped scores
+  mlir::Value scale, softcap; ///< the op's; no softcap: null
+  mlir::Value softmaxScale;   ///< of capped scores
 
 private:
   Kernel &k;

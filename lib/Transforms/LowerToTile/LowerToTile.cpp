@@ -28,7 +28,8 @@ struct LowerToTile : flash::impl::FlashLowerToTileBase<LowerToTile> {
       if (!forwards && backwards.empty())
         continue;
       if (backwards.size() > 1 || (forwards && !backwards.empty())) {
-        func.emitOpError("expected one attention_backward alone in a function that becomes kernels; give each a function "
+        func.emitOpError("expected one attention_backward alone in a function that becomes "
+                         "kernels; give each a function "
                          "of its own");
         return signalPassFailure();
       }
@@ -40,15 +41,18 @@ struct LowerToTile : flash::impl::FlashLowerToTileBase<LowerToTile> {
   }
 
   /// A kernel computes one op; a function that computes more has no kernel.
-  LogicalResult becomesKernels(func::FuncOp func, ArrayRef<AttentionOp> attentions, ArrayRef<CombineOp> combines,
-                               ArrayRef<AppendOp> appends) {
+  LogicalResult becomesKernels(func::FuncOp func, ArrayRef<AttentionOp> attentions,
+                               ArrayRef<CombineOp> combines, ArrayRef<AppendOp> appends) {
     if (attentions.size() > 1 || combines.size() > 1 || appends.size() > 1)
-      return func.emitOpError("expected one attention (and the combine of its parts) in a function that becomes a "
-                              "kernel; give each attention a function of its own");
+      return func.emitOpError(
+          "expected one attention (and the combine of its parts) in a function that becomes a "
+          "kernel; give each attention a function of its own");
     for (Operation &op : func.getOps())
-      if (!isa<AttentionOp, AttentionBackwardOp, CombineOp, AppendOp, func::ReturnOp, memref::AllocOp, memref::DeallocOp, memref::DimOp, tensor::DimOp>(op) &&
+      if (!isa<AttentionOp, AttentionBackwardOp, CombineOp, AppendOp, func::ReturnOp,
+               memref::AllocOp, memref::DeallocOp, memref::DimOp, tensor::DimOp>(op) &&
           !op.hasTrait<OpTrait::ConstantLike>())
-        return op.emitOpError("stands beside an attention in a function that becomes a kernel; move it to its caller");
+        return op.emitOpError("stands beside an attention in a function that becomes a kernel; "
+                              "move it to its caller");
     return success();
   }
 
@@ -76,18 +80,22 @@ struct LowerToTile : flash::impl::FlashLowerToTileBase<LowerToTile> {
       if (failed(kernel))
         return failure();
       if (*part.suffix)
-        kernel->func->setAttr("flash.op", kernel->b.getStringAttr(std::string("attention_backward") + part.suffix));
+        kernel->func->setAttr(
+            "flash.op", kernel->b.getStringAttr(std::string("attention_backward") + part.suffix));
       part.build(*kernel, op);
     }
     func.erase();
     return success();
   }
 
-  LogicalResult lower(func::FuncOp func, ArrayRef<AttentionOp> attentions, ArrayRef<CombineOp> combines,
-                      ArrayRef<AppendOp> appends, SymbolTable &symbols) {
+  LogicalResult lower(func::FuncOp func, ArrayRef<AttentionOp> attentions,
+                      ArrayRef<CombineOp> combines, ArrayRef<AppendOp> appends,
+                      SymbolTable &symbols) {
     std::string name = func.getName().str();
     symbols.remove(func); // frees the name; the function itself goes once its kernels stand
-    auto kernelFor = [&](Operation *op, StringRef suffix) { return makeKernel(func, name + suffix.str(), op); };
+    auto kernelFor = [&](Operation *op, StringRef suffix) {
+      return makeKernel(func, name + suffix.str(), op);
+    };
     for (AppendOp op : appends) { // first: the attention reads what it writes
       auto kernel = kernelFor(op, attentions.empty() ? "" : "_append");
       if (failed(kernel))
@@ -98,10 +106,14 @@ struct LowerToTile : flash::impl::FlashLowerToTileBase<LowerToTile> {
       auto kernel = kernelFor(op, "");
       if (failed(kernel))
         return failure();
-      auto heads = [](Value v) { return cast<ShapedType>(v.getType()).getShape().take_back(2).front(); };
+      auto heads = [](Value v) {
+        return cast<ShapedType>(v.getType()).getShape().take_back(2).front();
+      };
       if (op.getPlanAttr().getFlag("pack_gqa").value_or(false) &&
-          (ShapedType::isDynamic(heads(op.getQ())) || ShapedType::isDynamic(heads(op.getK())) || heads(op.getK()) == 0))
-        return op.emitOpError("expected q's and k's heads to be known when compiling, as pack_gqa makes rows of them");
+          (ShapedType::isDynamic(heads(op.getQ())) || ShapedType::isDynamic(heads(op.getK())) ||
+           heads(op.getK()) == 0))
+        return op.emitOpError("expected q's and k's heads to be known when compiling, as pack_gqa "
+                              "makes rows of them");
       if (op.getSchedule()) {
         Builder builder(op.getContext());
         Kernel prepare(func, name + "_prepare", op, filled({}, "tile", pairOf(builder, 1, 1)));
@@ -119,7 +131,8 @@ struct LowerToTile : flash::impl::FlashLowerToTileBase<LowerToTile> {
       auto kernel = kernelFor(op, attentions.empty() ? "" : "_combine");
       if (failed(kernel))
         return failure();
-      if (!attentions.empty() && op.getTarget() && schedule::machineOf(op.getTarget()->target()).kernelsOverlap)
+      if (!attentions.empty() && op.getTarget() &&
+          schedule::machineOf(op.getTarget()->target()).kernelsOverlap)
         kernel->func->setAttr("flash.follows", kernel->b.getUnitAttr());
       buildCombine(*kernel, op);
     }

@@ -16,14 +16,17 @@ using namespace flash;
 namespace {
 class PrepareBuilder {
 public:
-  PrepareBuilder(Kernel &kernel, AttentionOp op) : k(kernel), b(kernel.b), op(op), plan(op.getPlanAttr()) {}
+  PrepareBuilder(Kernel &kernel, AttentionOp op)
+      : k(kernel), b(kernel.b), op(op), plan(op.getPlanAttr()) {}
 
   void build() {
-    auto qType = cast<ShapedType>(op.getQ().getType()), kType = cast<ShapedType>(op.getK().getType());
+    auto qType = cast<ShapedType>(op.getQ().getType()),
+         kType = cast<ShapedType>(op.getK().getType());
     M = *plan.getInt("tile", 0), N = *plan.getInt("tile", 1);
     keyBytes = (qType.getShape().back() + cast<ShapedType>(op.getV().getType()).getShape().back()) *
                qType.getElementTypeBitWidth() / 8;
-    Value q = k.argument("q", qType), keys = k.argument("k", kType, true, static_cast<bool>(op.getPageTable()));
+    Value q = k.argument("q", qType),
+          keys = k.argument("k", kType, true, static_cast<bool>(op.getPageTable()));
     const Tables queries{.cuSeqlens = k.table("cu_seqlens_q", op.getCuSeqlensQ()),
                          .seqused = k.table("seqused_q", op.getSequsedQ())};
     const Tables cached{.cuSeqlens = k.table("cu_seqlens_k", op.getCuSeqlensK()),
@@ -35,18 +38,22 @@ public:
     table = k.table("schedule", op.getSchedule());
     maxSplits = k.argument("max_splits", b.getIndexType());
     sms = k.argument("sms", b.getIndexType());
-    auto headsOf = [&](Value x) { return toInt(k.dim(x, cast<MemRefType>(x.getType()).getRank() - 2)); };
+    auto headsOf = [&](Value x) {
+      return toInt(k.dim(x, cast<MemRefType>(x.getType()).getRank() - 2));
+    };
     // Without heads there is no work, but their ratio is computed all the same.
     IrInt kvHeads = max(headsOf(keys), int64_t(1));
     heads = headsOf(q).get(), group = floorDiv(headsOf(q), kvHeads).get();
     if (plan.getFlag("pack_gqa").value_or(false)) {
-      packed = std::max<int64_t>(qType.getShape().take_back(2).front() / kType.getShape().take_back(2).front(), 1);
+      packed = std::max<int64_t>(
+          qType.getShape().take_back(2).front() / kType.getShape().take_back(2).front(), 1);
       heads = kvHeads.get(), group = k.index(1);
     }
     qv = k.view(q, qType.getShape().back(), packed, false, queries);
     kv = k.view(keys, kType.getShape().back(), 1, false, cached);
     batch = op.getCuSeqlensQ() ? (toInt(k.dim(queries.cuSeqlens, 0)) - 1).get() : k.dim(q, 0);
-    k.forTiles(k.index(1), 1, k.index(1), batch, [&](Value, Value, Value bi) { buildSequence(toInt(bi)); });
+    k.forTiles(k.index(1), 1, k.index(1), batch,
+               [&](Value, Value, Value bi) { buildSequence(toInt(bi)); });
     k.finish();
   }
 
@@ -56,7 +63,9 @@ private:
     IrInt work() const { return m * n; }
   };
   Tiles tilesOf(IrInt sequence) {
-    auto length = [&](Value view) { return toInt(tile::LengthOp::create(b, b.getIndexType(), view, sequence.get())); };
+    auto length = [&](Value view) {
+      return toInt(tile::LengthOp::create(b, b.getIndexType(), view, sequence.get()));
+    };
     IrInt lenK = length(kv);
     // Under a window a tile of queries needs no more keys than it spans.
     const schedule::Mask mask = op.getMask().mask();
@@ -75,7 +84,8 @@ private:
 
   void buildSequence(IrInt sequence) {
     const Tiles mine = tilesOf(sequence);
-    SmallVector<Value> pairs = total(1, [&](IrInt i) -> SmallVector<Value> { return {tilesOf(i).work().get()}; });
+    SmallVector<Value> pairs =
+        total(1, [&](IrInt i) -> SmallVector<Value> { return {tilesOf(i).work().get()}; });
     IrInt share = schedule::keyShare(toInt(pairs[0]), toInt(heads), toInt(sms));
     auto tilesOfAll = [&](const Tiles &x) {
       return x.m * toInt(heads) * schedule::splitsOfSequence(x.n, share, toInt(maxSplits));
@@ -88,7 +98,8 @@ private:
     IrInt place = toInt(before[0]), start = toInt(before[1]);
     write(schedule::startsRow, place, start);
     write(schedule::sequenceRow, place, sequence);
-    write(schedule::splitsRow, sequence, schedule::splitsOfSequence(mine.n, share, toInt(maxSplits)));
+    write(schedule::splitsRow, sequence,
+          schedule::splitsOfSequence(mine.n, share, toInt(maxSplits)));
     write(schedule::sectionRow, sequence,
           schedule::sectionOfSequence(mine.n, N * keyBytes, toInt(group), toInt(heads)));
     Value isLast = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, (place + 1).get(), batch);
