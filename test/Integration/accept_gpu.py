@@ -98,7 +98,13 @@ def main():
     unknown = [s for s in arguments.stages.split(",") if s not in STAGES]
     if unknown:
         parser.error(f"expected --stages to be of {', '.join(STAGES)}, got {unknown[0]}")
-    arguments.out.mkdir(parents=True, exist_ok=True)
+    missing = [name for name in ("handed.jsonl", "run.py", "reference.py") if not (arguments.folder / name).is_file()]
+    if missing:
+        parser.error(f"expected {missing[0]} in {arguments.folder}, it has none")
+    try:
+        arguments.out.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        parser.error(f"expected --out to be a folder: {e}")
     until, good = time.time() + arguments.seconds, []
     for stage in arguments.stages.split(","):
         commands, jobs = STAGES[stage]
