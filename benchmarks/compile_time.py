@@ -59,8 +59,11 @@ def main():
     ap.add_argument("--json", action="store_true", help="one JSON object instead of a table")
     ap.add_argument("--only", default="", help='rows whose name ("128x128 causal") holds this')
     ap.add_argument("--repeat", type=int, default=5)
-    ap.add_argument("--target", default="sm_90a", help="(default: %(default)s)")
+    ap.add_argument("--target", default="sm_90a", choices=["sm_80", "sm_86", "sm_89", "sm_90a", "cpu"], help="(default: %(default)s)")
     a = ap.parse_args()
+    rows = [(d, dv, mask) for d, dv in HEADS for mask in MASKS if a.only in f"{d}x{dv} {mask}"]
+    if not rows or a.repeat < 1:
+        ap.error(f"expected --repeat of at least 1, got {a.repeat}" if rows else f"no row's name holds {a.only!r}")
     from flash_mlir import _library as lib
 
     load = load_time(lib.library()._name, a.repeat)
@@ -68,19 +71,16 @@ def main():
     missed = [f"load {load:.3f} s, limit {LIMITS['load']}"] if load > LIMITS["load"] else []
     if not a.json:
         print(f"load {load * 1e3:.0f} ms, ptxas {result['ptxas'] or 'none'}\n\n{'problem':16} {'to PTX':>8} {'to cubin':>9}")
-    for d, dv in HEADS:
-        for mask, fields in MASKS.items():
-            name = f"{d}x{dv} {mask}"
-            if a.only not in name:
-                continue
-            problem = dict(target=a.target, element="bf16", head_size=d, head_size_v=dv, batch=4, heads=16, kv_heads=16, len_q=4096, len_k=4096, **fields)
-            ptx, cubin = compile_times(json.dumps(problem).encode(), a.repeat)
-            result["rows"].append(dict(name=name, ptx=ptx, cubin=cubin))
-            over = [f"{name} to {what} {took:.2f} s, limit {limit}" for what, took, limit in (("PTX", ptx, LIMITS["ptx"]), ("cubin", cubin or 0, LIMITS["cubin"][mask])) if took > limit]
-            missed += over
-            if not a.json:
-                shown = f"{cubin:8.3f}s" if cubin else "        -"
-                print(f"{name:16} {ptx:7.3f}s {shown}{'  MISSED' if over else ''}", flush=True)
+    for d, dv, mask in rows:
+        name = f"{d}x{dv} {mask}"
+        problem = dict(target=a.target, element="bf16", head_size=d, head_size_v=dv, batch=4, heads=16, kv_heads=16, len_q=4096, len_k=4096, **MASKS[mask])
+        ptx, cubin = compile_times(json.dumps(problem).encode(), a.repeat)
+        result["rows"].append(dict(name=name, ptx=ptx, cubin=cubin))
+        over = [f"{name} to {what} {took:.2f} s, limit {limit}" for what, took, limit in (("PTX", ptx, LIMITS["ptx"]), ("cubin", cubin or 0, LIMITS["cubin"][mask])) if took > limit]
+        missed += over
+        if not a.json:
+            shown = f"{cubin:8.3f}s" if cubin else "        -"
+            print(f"{name:16} {ptx:7.3f}s {shown}{'  MISSED' if over else ''}", flush=True)
     result["missed"] = missed
     if a.json:
         print(json.dumps(result, indent=2))
