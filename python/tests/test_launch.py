@@ -73,6 +73,13 @@ def causal_program():
     return compiled(causal=True)
 
 
+@pytest.fixture(scope="session")
+def narrow_program():
+    handle = ctypes.c_void_p()
+    lib.call("flash_compile", b'{"target": "sm_90a", "element": "bf16", "head_size": 40, "plan": "#flash.plan<staged_columns = 64>"}', ctypes.byref(handle))
+    return lib.Program(handle)
+
+
 @pytest.fixture
 def program(shared_program):
     return lib.Program.load(shared_program.part("blob"))  # nothing is loaded into a context yet
@@ -138,6 +145,23 @@ def test_every_parameter_arrives(fake, program):
             assert (m.interleave, m.swizzle, m.promotion, m.fill) == (0, 3, 0, 0)
     assert {p["arg"] for p, _ in parameters if p["kind"] == "tensor_map"} >= {"k", "v", "o"}
     assert {p["rows"] for p, _ in parameters if p["kind"] == "tensor_map" and p["arg"] == "o"} == {16}  # a warp's
+
+
+@pytest.mark.parametrize("strides", [None, (4 * 304 * 40, 40, 304 * 40, 1), (300 * 4 * 48, 4 * 48, 48, 1), (48, 2 * 4 * 48, 2 * 48, 1)], ids=["whole", "heads first", "padded", "batch inside"])
+def test_a_staged_output_has_any_strides_and_ends_with_its_columns(fake, narrow_program, strides):
+    """Of 40 columns in a panel of 64."""
+    tensors = call(d=40)
+    tensors[3] = tensor(b"o", O, (2, 300, 4, 40), strides)
+    _, parameters = launched(fake, narrow_program, tensors)
+    (m,) = [fake.map[value] for p, value in parameters if p["kind"] == "tensor_map" and p["arg"] == "o"]
+    b, s, h, _ = strides or row_major((2, 300, 4, 40))
+    assert (list(m.sizes[:4]), list(m.box[:4]), list(m.strides[:3])) == ([40, 300, 4, 2], [64, 16, 1, 1], [2 * s, 2 * h, 2 * b])
+    tensors[3].stride[0] = 0  # rows would be stored over each other
+    with pytest.raises(ValueError, match="o repeats itself"):
+        launch(narrow_program, tensors)
+    one = call(b=1, d=40)
+    one[3].stride[0] = 0  # never stepped along
+    launch(narrow_program, one)
 
 
 def test_a_persistent_grid_is_no_larger_than_the_device(fake, program):
