@@ -4,6 +4,8 @@
 A kernel fails on a spill inside a loop (bytes spilled outside are listed), on any "Potential
 Performance Loss" of ptxas (serialised products, ignored setmaxnreg), and where it takes more shared
 memory or registers than its plan. What it spills on a newer device than its own is listed. Prints a line a kernel and at last `N passed, M failed`.
+
+    python3 test/Integration/gate.py --compiler build/bin/flash-compile -j2 --only 128x128
 """
 
 import argparse
@@ -229,7 +231,7 @@ def check(case, tools, folder):
 
 def main():
     here = Path(__file__).resolve().parents[2]
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--compiler", default=str(here / "build/bin/flash-compile"), help="flash-compile")
     parser.add_argument("--ptxas", default=shutil.which("ptxas") or "/usr/local/cuda/bin/ptxas")
     parser.add_argument("--keep", metavar="DIR", help="leave MLIR, PTX and cubins there")
