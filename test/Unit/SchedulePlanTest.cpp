@@ -315,7 +315,7 @@ TEST(Plan, BlocksThatShareKeysComeInPairs) {
   EXPECT_EQ(gridOf(plan, h), 130);
   h.sms = 1;
   EXPECT_EQ(gridOf(plan, h), 2);
-  EXPECT_EQ(refused(h, {.transfer = Transfer::gather, .multicast = true}),
+  EXPECT_EQ(refused(h, {.multicast = true, .transfer = Transfer::gather}),
             "blocks share keys (multicast) by the copy engine, transfer gather copies by threads; "
             "use tma");
   EXPECT_EQ(refused(problem(Target::sm80), {.multicast = true}),
