@@ -167,6 +167,13 @@ Outcome Program::launch(const Operands &given, FlashScalars scalars, int device,
       blocks = schedule::ceilDiv(p.rotary > 0 ? std::max(fresh, p.lenQ) : fresh,
                                  schedule::combineRows(std::max(p.headSize, p.headSizeV))) *
                (p.rotary > 0 ? std::max(p.heads, p.kvHeads) : p.kvHeads) * p.batch;
+    } else if (p.backward && kernels[i].op == "attention_backward_sink") {
+      blocks = p.heads;
+    } else if (p.backward && kernels[i].op != "attention_backward") {
+      blocks = schedule::backwardQueryTiles(request.plan, p) * p.heads;
+    } else if (p.backward && p.packedK) {
+      const int64_t rows = operands[Operand::k]->size[0];
+      blocks = schedule::packedStart(rows, p.batch, 1, request.plan.tileN) * p.kvHeads;
     } else if (!isEmpty(p)) {
       blocks = schedule::gridOf(request.plan, p);
     }

@@ -5,7 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "flash/Schedule/Layout.h"
 #include "flash/Schedule/Plan.h"
+#include "flash/Schedule/Splits.h"
+#include <algorithm>
 
 namespace flash::schedule {
 
@@ -41,9 +44,63 @@ static const char *forwardsOwn(const PlanOverrides &o) {
                                           : nullptr;
 }
 
+/// Where sm_80's kernels start from: dK and dV of 16 keys stay in a warp's registers, K, V, Q, dO
+/// and dS in shared memory. Columns stand in panels of 64, so that 96 take as much as 128.
+static BackwardTile sm80Tile(Target target, int64_t headSize) {
+  const bool small = target != Target::sm80; // shared memory
+  if (headSize <= 64)
+    return {64, 128, 0, 1, 1, true, "dK and dV of 128 keys in the registers of 8 warps"};
+  if (!small)
+    return {64, 128, 0, 1, 1, true, "dK and dV fill the registers of 8 warps"};
+  if (headSize <= 96)
+    return {64, 64, 0, 1, 1, true, "the shared memory of sm_86"};
+  return {32, 128, 0, 1, 1, true, "the shared memory of sm_86"};
+}
+
+/// What the main kernel keeps in shared memory, by the names of its rings.
+static std::vector<RingNeed> backwardRings(const Plan &plan, ElementType element) {
+  auto ring = [&](const char *name, int64_t rows, int64_t columns, int64_t stages) {
+    return RingNeed{.name = name,
+                    .bytes = tileBytes(rows, columns, elementBytes(element)),
+                    .stages = stages,
+                    .barriers = false};
+  };
+  auto row = [&](const char *name) {
+    return RingNeed{.name = name,
+                    .bytes = rowBytes(plan.tileM),
+                    .align = rowBytes(1),
+                    .stages = plan.stages,
+                    .barriers = false};
+  };
+  return {ring("k", plan.tileN, plan.headTile, 1),
+          ring("v", plan.tileN, plan.headTileV, 1),
+          ring("q", plan.tileM, plan.headTile, plan.stages),
+          ring("do", plan.tileM, plan.headTileV, plan.stages),
+          row("lse"),
+          row("delta"),
+          ring("ds", plan.tileN, plan.tileM, 1)};
+}
+
+static std::optional<std::string> whyNotOnSm80(const Plan &plan, const Problem &problem) {
+  auto isOneOf = [](int64_t value, std::initializer_list<int64_t> them) {
+    return std::find(them.begin(), them.end(), value) != them.end();
+  };
+  if (!isOneOf(plan.tileM, {32, 64, 128}) || !isOneOf(plan.tileN, {64, 128}))
+    return "expected a tile of 32, 64 or 128 queries and 64 or 128 keys, it has " +
+           std::to_string(plan.tileM) + " and " + std::to_string(plan.tileN);
+  if (plan.stages < 1)
+    return "expected stages of at least 1, it is " + std::to_string(plan.stages);
+  auto layout = layOut(backwardRings(plan, problem.element), machineOf(problem.target));
+  if (auto *sentence = std::get_if<std::string>(&layout))
+    return *sentence;
+  return std::nullopt;
+}
+
 static void chooseTile(Plan &plan, const Problem &problem, const PlanOverrides &overrides) {
   BackwardTile tile{cpuTile, cpuTile, 0, 1, 1, true, "a tile's operands stay in a core's caches"};
-  if (problem.target != Target::cpu)
+  if (problem.target != Target::cpu && !machineOf(problem.target).roles)
+    tile = sm80Tile(problem.target, max(plan.headTile, plan.headTileV));
+  else if (problem.target != Target::cpu)
     tile = referenceTileBackward(problem.target, max(plan.headTile, plan.headTileV),
                                  plan.mask.kind == MaskKind::causal,
                                  plan.mask.kind == MaskKind::local, problem.softcap);
@@ -89,8 +146,10 @@ static std::optional<std::string> whyNotBackward(const Plan &plan, const Problem
     return std::string("a plan of gradients has no ") + field + "; leave it out";
   if (problem.pageSize || problem.batchIdx || problem.leftpad || problem.append)
     return "expected keys of their own for gradients, they are a cache's";
-  if (auto sentence = whyNotTile(tileOf(plan), {plan.headTile, plan.headTileV}, problem.element,
-                                 machineOf(problem.target)))
+  if (auto sentence = problem.target == Target::cpu
+                          ? whyNotTile(tileOf(plan), {plan.headTile, plan.headTileV},
+                                       problem.element, machineOf(problem.target))
+                          : whyNotOnSm80(plan, problem))
     return sentence;
   if (problem.deterministic && !plan.ordered)
     return "deterministic gradients sum dQ in an order, the plan says ordered = false; leave it "
@@ -110,12 +169,22 @@ std::variant<Plan, Refusal> planBackward(Plan plan, const Problem &problem,
   plan.reasons.packGqa = "a tile of keys walks the query heads of its KV head one by one";
   plan.reasons.splits = "queries are not split";
   plan.reasons.stealing = "the hardware hands out tiles";
-  if (problem.target != Target::cpu)
-    return Refusal{Refusal::notBuilt, "gradients are not built for " +
-                                          std::string(targetName(problem.target)) + "; use " +
-                                          std::string(targetName(Target::cpu))};
+  const int64_t widest = 128; // whose dK and dV fit into registers
+  const bool isWide = max(plan.headTile, plan.headTileV) > widest;
+  if (problem.target != Target::cpu && (machineOf(problem.target).roles || isWide))
+    return Refusal{Refusal::notBuilt,
+                   "gradients" +
+                       std::string(isWide ? " of head sizes above " + std::to_string(widest) : "") +
+                       " are not built for " + std::string(targetName(problem.target)) + "; use " +
+                       std::string(targetName(Target::cpu))};
   if (auto sentence = whyNotBackward(plan, problem, overrides))
     return Refusal{Refusal::invalid, *sentence};
+  if (problem.target != Target::cpu) {
+    plan.roles = false;
+    plan.threads = plan.tileN / warpRows * warpThreads;
+    auto layout = layOut(backwardRings(plan, problem.element), machineOf(problem.target));
+    plan.sharedBytes = std::get<BlockLayout>(layout).sharedBytes;
+  }
   return plan;
 }
 
@@ -128,11 +197,24 @@ WorkShape<int64_t> backwardShapeOf(const Plan &plan, const Problem &problem) {
   return {ceilDiv(problem.lenK, plan.tileN), problem.kvHeads, problem.batch, 1, section};
 }
 
+int64_t sideRows(int64_t tileM, int64_t columns) {
+  const int64_t threads = 256; // of a block, each with combineColumns
+  int64_t rows = tileM;
+  while (rows > 1 && (tileM % rows || rows * ceilDiv(columns, combineColumns) > threads))
+    --rows;
+  return rows;
+}
+
+int64_t backwardQueryTiles(const Plan &plan, const Problem &problem) {
+  return problem.packedQ ? packedStart(problem.totalQ, problem.batch, 1, plan.tileM)
+                         : ceilDiv(problem.lenQ, plan.tileM) * problem.batch;
+}
+
 std::vector<Part> backwardParts(const Plan &plan, const Problem &problem) {
   // Whole tiles of queries; sequences begin with one (packedStart).
-  const int64_t tiles = problem.packedQ ? packedStart(problem.totalQ, problem.batch, 1, plan.tileM)
-                                        : ceilDiv(problem.lenQ, plan.tileM);
-  const int64_t rows = tiles * plan.tileM, batch = problem.packedQ ? 1 : problem.batch;
+  const int64_t batch = problem.packedQ ? 1 : problem.batch;
+  const int64_t tiles = backwardQueryTiles(plan, problem),
+                rows = tiles / max(batch, 1) * plan.tileM;
   using Sizes = std::vector<int64_t>;
   const Sizes sum = {rows, problem.heads, plan.headTile}, statistic = {problem.heads, rows};
   auto of = [&](Sizes sizes) {
@@ -143,7 +225,7 @@ std::vector<Part> backwardParts(const Plan &plan, const Problem &problem) {
   std::vector<Part> parts = {
       {"dq_sum", of(sum)}, {"lse_log2", of(statistic)}, {"delta", of(statistic)}};
   if (plan.ordered) // one of each consumer
-    parts.push_back({"turns", {batch * tiles * problem.heads * plan.consumers}});
+    parts.push_back({"turns", {tiles * problem.heads * plan.consumers}});
   return parts;
 }
 

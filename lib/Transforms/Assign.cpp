@@ -46,11 +46,14 @@ private:
     Type element = isa<FragType>(value.getType())
                        ? cast<FragType>(value.getType()).getElementType()
                        : cast<FlightType>(value.getType()).getElementType();
+    if (shape[0] == 1) // the columns of a warp's row
+      return schedule::ceilDiv(shape[1], 4);
     const int64_t groups = schedule::ceilDiv(shape[0], schedule::warpRows * warps);
     // A value a row is kept by all lanes that share the row: two rows a lane.
     if (shape[1] == 1)
       return 2 * groups;
-    const int64_t cells = groups * schedule::warpRows * shape[1] / schedule::warpThreads;
+    const int64_t cells =
+        shape[0] * shape[1] / (schedule::warpThreads * warps); // warps may share rows
     return schedule::ceilDiv(cells * element.getIntOrFloatBitWidth(), 32);
   }
   void use(Value value, Live &live) {
@@ -176,6 +179,7 @@ FailureOr<int64_t> dealColumns(func::FuncOp kernel, const Machine &machine) {
   });
   if (cols == 0)
     return int64_t(schedule::warpThreads);
+  cols = std::max(cols, schedule::combineColumns);
   const int64_t aRow = schedule::ceilDiv(cols, schedule::combineColumns);
   const int64_t threads =
       schedule::ceilDiv(rows * aRow, schedule::warpThreads) * schedule::warpThreads;
@@ -190,10 +194,11 @@ FailureOr<int64_t> dealColumns(func::FuncOp kernel, const Machine &machine) {
 // Shared memory
 //===----------------------------------------------------------------------===//
 
-/// Of what threads pass each other to rotate rows: each its columns in f32, and as much again as
-/// the last row may lack.
+/// Of what threads pass each other to sum, a value each; or to rotate rows: each its columns in
+/// f32, and as much again as the last row may lack.
 int64_t passedBytes(func::FuncOp kernel, int64_t threads) {
   int64_t bytes = 0;
+  kernel.walk([&](SumOp) { bytes = threads * sizeof(float); });
   kernel.walk([&](RotateOp op) {
     const int64_t cols = op.getValue().getType().getShape()[1];
     bytes = std::max<int64_t>(bytes, (threads * schedule::combineColumns + cols) * sizeof(float));
@@ -213,6 +218,14 @@ FailureOr<int64_t> placeRings(func::FuncOp kernel, const Machine &machine) {
                        .bytes = shape[1] * shape[2] * schedule::ordinalBytes,
                        .align = schedule::ordinalBytes,
                        .stages = shape[0]});
+      continue;
+    }
+    if (shape[1] == 1) { // read by no product
+      needs.push_back({.name = ring.getName().str(),
+                       .bytes = schedule::rowBytes(shape[2]),
+                       .align = schedule::rowBytes(1),
+                       .stages = shape[0],
+                       .barriers = machine.roles});
       continue;
     }
     const int64_t bytes =

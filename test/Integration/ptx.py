@@ -123,16 +123,23 @@ class Warp:
 
     # ---- memory ----------------------------------------------------------------------------------------------------------------
 
+    def at(self, parts, address, size):
+        if "shared" not in parts:
+            return self.block.memory.at(address, size)
+        assert 0 <= address <= len(self.block.shared) - size, "outside shared memory"
+        return self.block.shared[address : address + size]
+
     def do_ld(self, parts, a):
         if parts[1] == "param":
             value = self.block.arguments[a[1].strip("[]")]
             self.put(a[0], np.full(32, value, U64 if "64" in parts[-1] else U32))
             return
-        address = self.address(a[1])
+        address, size = self.address(a[1]), int(parts[-1][1:]) // 8
         for i, register in enumerate(words(a[0])):
             result = np.zeros(32, U32)
             for lane in np.nonzero(self.active)[0]:
-                result[lane] = self.block.memory.at(int(address[lane]) + 4 * i, 4).view(U32)[0]
+                result[lane] = self.at(parts, int(address[lane]) + size * i, size).view(U32 if size == 4 else np.uint16)[0]
+            assert "shared" not in parts or (result[self.active] != 0xFFFFFFFF).all(), "a read of what has not been copied yet"
             self.put(register, result)
 
     def do_st(self, parts, a):
@@ -140,7 +147,13 @@ class Warp:
         for i, register in enumerate(words(a[1])):
             value = self.value(register, parts[-1])
             for lane in np.nonzero(self.active)[0]:
-                self.block.memory.at(int(address[lane]) + i * value.itemsize, value.itemsize)[:] = value[lane : lane + 1].view(np.uint8)
+                self.at(parts, int(address[lane]) + i * value.itemsize, value.itemsize)[:] = value[lane : lane + 1].view(np.uint8)
+
+    def do_red(self, parts, a):
+        address, value = self.address(a[0]), self.value(a[1], parts[-1]).view(F32 if parts[-1] == "f32" else U32)
+        for lane in np.nonzero(self.active)[0]:
+            place = self.block.memory.at(int(address[lane]), 4).view(value.dtype)
+            place[0] += value[lane]
 
     def do_cp(self, parts, a):
         if parts[2] == "commit_group":
@@ -149,13 +162,14 @@ class Warp:
         elif parts[2] == "wait_group":
             while len(self.groups) > int(a[0]):
                 for to, data in self.groups.pop(0):
-                    self.block.shared[to : to + 16] = data
+                    self.block.shared[to : to + len(data)] = data
         else:
             to, source, size = self.address(a[0], "b32"), self.address(a[1]), self.value(a[3], "b32")
+            piece = int(a[2])
             for lane in np.nonzero(self.active)[0]:
-                data = self.block.memory.at(int(source[lane]), 16).copy() if size[lane] else np.zeros(16, np.uint8)
-                assert to[lane] % 16 == 0 and 0 <= to[lane] <= len(self.block.shared) - 16, "a copy outside shared memory"
-                self.block.shared[to[lane] : to[lane] + 16] = 0xFF
+                data = self.block.memory.at(int(source[lane]), piece).copy() if size[lane] else np.zeros(piece, np.uint8)
+                assert to[lane] % piece == 0 and 0 <= to[lane] <= len(self.block.shared) - piece, "a copy outside shared memory"
+                self.block.shared[to[lane] : to[lane] + piece] = 0xFF
                 self.open.append((int(to[lane]), data))
 
     def do_ldmatrix(self, parts, a):
@@ -231,6 +245,9 @@ class Warp:
             self.put(a[0], high << U32(16) | low)
             return
         x = self.value(a[1], parts[-1])
+        if parts[-1] in ("bf16", "f16"):
+            self.put(a[0], x << U32(16) if parts[-1] == "bf16" else x.astype(np.uint16).view(np.float16).astype(F32).view(U32))
+            return
         wide = U64 if "64" in parts[-2] else U32
         self.put(a[0], signed(x).astype(signed(np.zeros(1, wide)).dtype).view(wide) if parts[-1][0] == "s" else x.astype(wide))
 

@@ -7,11 +7,11 @@
 // CHECK: %[[LSE:.*]] = flash_tile.view %arg3 {padded = 32 : i64}
 // CHECK: %[[DELTA:.*]] = flash_tile.view %arg4 {padded = 32 : i64}
 // CHECK: %[[SUM:.*]] = flash_tile.view %arg5 {padded = 32 : i64}
+// CHECK: memref.store %c0_i32, %arg6
 // CHECK: %[[D:.*]] = flash_tile.sum %{{.*}} : <32x16xf32> -> <32x1xf32>
 // CHECK: flash_tile.store %[[D]] -> %[[DELTA]]
 // CHECK: flash_tile.store %{{.*}} -> %[[LSE]]
 // CHECK: flash_tile.store %{{.*}} -> %[[SUM]]
-// CHECK: memref.store %c0_i32, %arg6
 
 // Scores are transposed; five products, dQ's is added up in turn.
 // CHECK-LABEL: func @dense(

@@ -18,3 +18,48 @@ func.func @gpu(%q: tensor<1x8x4x64xf16>, %k: tensor<1x9x2x64xf16>, %lse: tensor<
       -> tensor<1x8x4x64xf16>, tensor<1x9x2x64xf16>, tensor<1x9x2x64xf16>
   return
 }
+
+// -----
+
+// CHECK-LABEL: func @sm80
+func.func @sm80(%q: tensor<1x8x4x128xf16>, %k: tensor<1x9x2x128xf16>, %lse: tensor<1x4x8xf32>) {
+  // CHECK: flash.attention_backward {{.*}} {plan = #flash.plan<tile = [64, 128], stages = 1, persistent = false, order = "single"
+  %dq, %dk, %dv = flash.attention_backward %q, %k, %k, %q, %lse, %q by <dense> {target = #flash.target<"sm_80">}
+      : tensor<1x8x4x128xf16>, tensor<1x9x2x128xf16>, tensor<1x9x2x128xf16>, tensor<1x8x4x128xf16>, tensor<1x4x8xf32>, tensor<1x8x4x128xf16>
+      -> tensor<1x8x4x128xf16>, tensor<1x9x2x128xf16>, tensor<1x9x2x128xf16>
+  // CHECK: flash.attention_backward {{.*}} {plan = #flash.plan<tile = [32, 128], stages = 1
+  %eq, %ek, %ev = flash.attention_backward %q, %k, %k, %q, %lse, %q by <dense> {target = #flash.target<"sm_86">}
+      : tensor<1x8x4x128xf16>, tensor<1x9x2x128xf16>, tensor<1x9x2x128xf16>, tensor<1x8x4x128xf16>, tensor<1x4x8xf32>, tensor<1x8x4x128xf16>
+      -> tensor<1x8x4x128xf16>, tensor<1x9x2x128xf16>, tensor<1x9x2x128xf16>
+  return
+}
+
+// -----
+
+func.func @shared(%q: tensor<1x8x4x128xf16>, %k: tensor<1x9x2x128xf16>, %lse: tensor<1x4x8xf32>) {
+  // expected-error @+1 {{bytes of shared memory, sm_86 has 101376; use a smaller tile}}
+  %dq, %dk, %dv = flash.attention_backward %q, %k, %k, %q, %lse, %q by <dense> {target = #flash.target<"sm_86">, plan = #flash.plan<tile = [64, 128]>}
+      : tensor<1x8x4x128xf16>, tensor<1x9x2x128xf16>, tensor<1x9x2x128xf16>, tensor<1x8x4x128xf16>, tensor<1x4x8xf32>, tensor<1x8x4x128xf16>
+      -> tensor<1x8x4x128xf16>, tensor<1x9x2x128xf16>, tensor<1x9x2x128xf16>
+  return
+}
+
+// -----
+
+func.func @tile(%q: tensor<1x8x4x128xf16>, %k: tensor<1x9x2x128xf16>, %lse: tensor<1x4x8xf32>) {
+  // expected-error @+1 {{expected a tile of 32, 64 or 128 queries and 64 or 128 keys, it has 48 and 96}}
+  %dq, %dk, %dv = flash.attention_backward %q, %k, %k, %q, %lse, %q by <dense> {target = #flash.target<"sm_80">, plan = #flash.plan<tile = [48, 96]>}
+      : tensor<1x8x4x128xf16>, tensor<1x9x2x128xf16>, tensor<1x9x2x128xf16>, tensor<1x8x4x128xf16>, tensor<1x4x8xf32>, tensor<1x8x4x128xf16>
+      -> tensor<1x8x4x128xf16>, tensor<1x9x2x128xf16>, tensor<1x9x2x128xf16>
+  return
+}
+
+// -----
+
+func.func @wide(%q: tensor<1x8x4x256xf16>, %k: tensor<1x9x2x256xf16>, %lse: tensor<1x4x8xf32>) {
+  // expected-error @+1 {{gradients of head sizes above 128 are not built for sm_80; use cpu}}
+  %dq, %dk, %dv = flash.attention_backward %q, %k, %k, %q, %lse, %q by <dense> {target = #flash.target<"sm_80">}
+      : tensor<1x8x4x256xf16>, tensor<1x9x2x256xf16>, tensor<1x9x2x256xf16>, tensor<1x8x4x256xf16>, tensor<1x4x8xf32>, tensor<1x8x4x256xf16>
+      -> tensor<1x8x4x256xf16>, tensor<1x9x2x256xf16>, tensor<1x9x2x256xf16>
+  return
+}

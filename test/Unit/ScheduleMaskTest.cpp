@@ -1,6 +1,7 @@
 //===- ScheduleMaskTest.cpp - canonical masks and row intervals -----------===//
 
 #include "Random.h"
+#include "flash/Schedule/BlockRange.h"
 
 #include <gtest/gtest.h>
 
@@ -54,6 +55,13 @@ TEST(Mask, RowIntervalsSayWhatTheConditionSays) {
             << ", chunk " << request.chunk << ", sinks " << request.sinkTokens;
       ASSERT_LE(row.hi, lenK);
       ASSERT_LE(row.sinkEnd, lenK);
+    }
+    for (int64_t j = 0; j < lenK + 2; ++j) { // and seen from a key
+      auto seen = queryInterval<int64_t>(mask, j, lenQ, lenK);
+      for (int64_t i = 0; i < lenQ + 2; ++i)
+        ASSERT_EQ(seen.lo <= i && i < seen.hi,
+                  i < lenQ && j < lenK && sees(request, i, j, lenQ, lenK))
+            << "query " << i << " of " << lenQ << ", key " << j << " of " << lenK;
     }
   }
 }

@@ -149,6 +149,12 @@ Runs<I> queryRuns(const Mask &mask, I key0, int64_t keys, int64_t block, I lenQ,
   return {end, end - innerEnd, innerEnd - innerBegin, innerBegin - begin, zero};
 }
 
+/// The queries lo <= i < hi that see key `key`; sinkEnd is 0.
+template <class I> RowInterval<I> queryInterval(const Mask &mask, I key, I lenQ, I lenK) {
+  auto runs = queryRuns(mask, key, /*keys=*/1, /*block=*/1, lenQ, lenK);
+  return {runs.end - runs.right - runs.inner - runs.left, runs.end, runs.sink};
+}
+
 /// Blocks [nMin, nMax) of a split; masked from nMinRightMask on and below nMinBeforeLeftMask, both
 /// of which may lie past nMax.
 template <class I> struct KeyRange {

@@ -29,6 +29,12 @@ constexpr int64_t tileBytes(int64_t rows, int64_t columns, int64_t elementBytes)
   return rows * ceilDiv(columns * elementBytes, panel) * panel;
 }
 
+/// Bytes of a row of `columns` f32.
+constexpr int64_t rowBytes(int64_t columns) {
+  const int64_t piece = 16;
+  return ceilDiv(columns * 4, piece) * piece;
+}
+
 struct RingNeed {
   std::string name;
   int64_t bytes;             ///< of one slot

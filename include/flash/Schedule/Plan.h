@@ -138,11 +138,16 @@ std::variant<Plan, Refusal> planBackward(Plan plan, const Problem &problem,
 /// Its tiles at run time: those of keys, of KV heads. All sizes must be known.
 WorkShape<int64_t> backwardShapeOf(const Plan &plan, const Problem &problem);
 
+/// Rows that the kernels beside the main one take at once on a GPU, of a tile's.
+int64_t sideRows(int64_t tileM, int64_t columns);
+
 /// What the kernels of gradients write for each other, of 4-byte elements, by the kernels' names.
 struct Part {
   std::string_view name;
   std::vector<int64_t> sizes;
 };
+/// Tiles of queries of all sequences.
+int64_t backwardQueryTiles(const Plan &plan, const Problem &problem);
 /// All sizes must be known, and the rows of packed queries.
 std::vector<Part> backwardParts(const Plan &plan, const Problem &problem);
 

@@ -148,14 +148,14 @@ unsigned pendingAt(tile::WaitOp wait) {
   return Walk(wait.getRing()).before(wait->getBlock(), wait, ordinalOf(wait.getIt()), 0, 0);
 }
 
-bool isBehindWait(tile::FillOp fill) {
+bool isBehindWait(Operation *fill, Value ring) {
   auto isOfRing = [&](Value value) {
     if (!isa<tile::TileType>(value.getType()))
       return false;
     while (auto slice = value.getDefiningOp<tile::SliceOp>())
       value = slice.getTile();
     auto wait = value.getDefiningOp<tile::WaitOp>();
-    return !wait || wait.getRing() == fill.getRing();
+    return !wait || wait.getRing() == ring;
   };
   auto reads = [&](Operation *op) {
     return op
@@ -172,6 +172,8 @@ bool isBehindWait(tile::FillOp fill) {
         return true;
       if (reads(at))
         return false;
+      if (auto other = dyn_cast<tile::FillOp>(at); other && !isBehindWait(at, other.getRing()))
+        return true; // there the warps meet
     }
     if (!isa<scf::IfOp, func::FuncOp>(op->getParentOp())) // a loop's last round may read
       return false;

@@ -22,7 +22,7 @@ unsigned pendingAt(tile::WaitOp wait);
 
 /// Whether all warps meet at a wait between the last read of a tile of the ring of `fill` and the
 /// fill.
-bool isBehindWait(tile::FillOp fill);
+bool isBehindWait(mlir::Operation *fill, mlir::Value ring);
 
 } // namespace flash::nvvm
 

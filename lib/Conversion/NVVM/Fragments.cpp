@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 #include "Fragments.h"
 #include "flash/Conversion/IrInt.h"
-#include "flash/Schedule/Mask.h"
+#include "flash/Schedule/BlockRange.h"
 #include "flash/Schedule/Splits.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -59,8 +59,20 @@ static Value log2(B &b, Value x) {
 // Layout
 //===----------------------------------------------------------------------===//
 
+static bool isRow(ArrayRef<int64_t> shape) { return shape[0] == 1 && shape[1] > 1; }
+
 LogicalResult Fragments::check() {
   bool ok = true;
+  // Only a product of two tiles, which is added to memory as it is, may have warps share rows.
+  auto rowsOf = [&](Operation *op, int64_t rows) {
+    Operation *mma = op;
+    if (auto wait = dyn_cast<tile::MmaWaitOp>(op))
+      mma = wait.getFlight().getDefiningOp();
+    auto product = dyn_cast_or_null<tile::MmaOp>(mma);
+    const bool shares =
+        product && product.getTransA() && !product.getAcc() && kernel.gridOf(rows).rows > 0;
+    return schedule::warpRows * (shares ? kernel.gridOf(rows).rows : kernel.warps);
+  };
   kernel.func.walk([&](Operation *op) {
     auto check = [&](Type type) {
       ArrayRef<int64_t> shape;
@@ -81,13 +93,18 @@ LogicalResult Fragments::check() {
                           << type;
           ok = false;
         }
-      } else if (shape[0] % (16 * kernel.warps) || (shape[1] != 1 && shape[1] % 8) ||
+      } else if (isRow(shape)) {
+        if (shape[1] % 8 || !element.isF32()) {
+          op->emitError() << "expected a row of f32 in columns of 8, got " << type;
+          ok = false;
+        }
+      } else if (shape[0] % rowsOf(op, shape[0]) || (shape[1] != 1 && shape[1] % 8) ||
                  !(element.isF32() || (isPacked && shape[1] > 1))) {
         op->emitError() << "expected rows in 16 a warp (" << kernel.warps
                         << " warps), columns in 8 and f32 or packed f16 or bf16, got " << type;
         ok = false;
       } else if (isPacked && !kernel.columns &&
-                 !isa<tile::ReadOp, tile::CastOp, tile::MmaOp, tile::StoreOp>(op) &&
+                 !isa<tile::ReadOp, tile::CastOp, tile::MmaOp, tile::StoreOp, tile::WriteOp>(op) &&
                  op->getDialect()->getNamespace() == tile::TileDialect::getDialectNamespace()) {
         op->emitError() << "packed fragments are only read, cast, multiplied and stored, got "
                         << type;
@@ -108,10 +125,13 @@ LogicalResult Fragments::check() {
 }
 
 VectorType Fragments::typeOf(ArrayRef<int64_t> shape, Type element) const {
+  if (!kernel.columns && isRow(shape))
+    return VectorType::get({shape[1] / 4}, element);
   const int64_t groups = kernel.columns ? 0 : groupsOf(shape[0]);
   if (shape[1] == 1)
     return VectorType::get({kernel.columns ? 1 : 2 * groups}, element);
-  const int64_t cells = kernel.columns ? schedule::combineColumns : groups * shape[1] / 2;
+  const int64_t cells = kernel.columns ? schedule::combineColumns
+                                       : groups * shape[1] / kernel.gridOf(shape[0]).cols / 2;
   if (element.getIntOrFloatBitWidth() == 16)
     return VectorType::get({cells / 2}, IntegerType::get(element.getContext(), 32));
   return VectorType::get({cells}, element);
@@ -134,6 +154,14 @@ Value Fragments::broadcast(B &b, Value column, VectorType cells) {
   for (int64_t i = 0; i < total; ++i)
     which.push_back(slots == 1 ? 0 : i / (2 * total / slots) * 2 + (i >> 1 & 1));
   return shuffle(b, column, column, which);
+}
+
+Value Fragments::broadcastRow(B &b, Value row, VectorType cells) {
+  SmallVector<int32_t> which;
+  const int64_t perGroup = 2 * sizeOf(row);
+  for (int64_t i = 0; i < cells.getNumElements(); ++i)
+    which.push_back(static_cast<int32_t>((i % perGroup >> 2) * 2 + (i & 1)));
+  return shuffle(b, row, row, which);
 }
 
 Value Fragments::splat(B &b, VectorType type, Value scalar) {
@@ -202,8 +230,17 @@ Value Fragments::map(B &b, tile::MapOp op, ValueRange inputs, function_ref<Value
   auto type = typeOf(op.getResult().getType().getShape(), b.getF32Type());
   IRMapping mapping;
   Block &body = op.getBody().front();
-  for (auto [arg, input] : llvm::zip(body.getArguments(), inputs))
-    mapping.map(arg, broadcast(b, input, type));
+  for (auto [arg, input, of] : llvm::zip(body.getArguments(), inputs, op.getInputs().getTypes())) {
+    auto shape = ::llvm::cast<tile::FragType>(of).getShape();
+    Value cells = input;
+    if (!arg.getType().isF32()) // packed
+      cells = LLVM::BitcastOp::create(b, VectorType::get(type.getShape(), arg.getType()), input);
+    else if (isRow(shape) && !kernel.columns && shape != op.getResult().getType().getShape())
+      cells = broadcastRow(b, input, type);
+    else
+      cells = broadcast(b, input, type);
+    mapping.map(arg, cells);
+  }
   auto operand = [&](Value value) {
     if (!mapping.contains(value))
       mapping.map(value, splat(b, VectorType::get(type.getShape(), value.getType()), remap(value)));
@@ -267,11 +304,14 @@ Value Fragments::mask(B &b, tile::MaskOp op, tile::MaskOp::Adaptor in) {
   Value lanes = arith::ShLIOp::create(b, arith::AndIOp::create(b, laneId(b), i32(b, 3)), i32(b, 1));
   IrInt first = IrInt(b, in.getCol0()) + IrInt(b, toIndex(b, lanes));
   Value lo = LLVM::PoisonOp::create(b, columnType), hi = lo, sink = lo;
+  const bool trans = op.getTrans();
   for (int64_t slot = 0; slot < slots; ++slot) {
     IrInt row = IrInt(b, in.getRow0()) + IrInt(b, rowOf(b, slot, slots));
     if (int64_t group = op.getGroup(); group > 1)
       row = floorDiv(row, group);
-    auto visible = schedule::rowInterval(mask, row, IrInt(b, in.getLenQ()), IrInt(b, in.getLenK()));
+    IrInt lenQ(b, in.getLenQ()), lenK(b, in.getLenK());
+    auto visible = trans ? schedule::queryInterval(mask, row, lenQ, lenK)
+                         : schedule::rowInterval(mask, row, lenQ, lenK);
     auto insert = [&](Value into, IrInt limit) -> Value {
       return LLVM::InsertElementOp::create(b, into, toI32(b, (limit - first).get()), i32(b, slot));
     };
@@ -283,9 +323,9 @@ Value Fragments::mask(B &b, tile::MaskOp op, tile::MaskOp::Adaptor in) {
     return arith::CmpIOp::create(b, predicate, column, broadcast(b, limit, cellType));
   };
   Value seen = compare(arith::CmpIPredicate::slt, hi);
-  if (mask.boundsLeft())
+  if (trans || mask.boundsLeft())
     seen = arith::AndIOp::create(b, seen, compare(arith::CmpIPredicate::sge, lo));
-  if (mask.hasSinkTokens())
+  if (!trans && mask.hasSinkTokens())
     seen = arith::OrIOp::create(b, seen, compare(arith::CmpIPredicate::slt, sink));
   return arith::SelectOp::create(b, seen, value, constant(b, type, kMaskValue));
 }

@@ -8,7 +8,8 @@
 //
 // A fragment of f32 is a vector of these cells, group by group; one of 16-bit elements is a vector
 // of i32 that pack two neighbours, which is the layout of an A operand. A column (Rx1) is a vector
-// of two values a group, equal in the four lanes of a quad, except the partial sum l.
+// of two values a group, equal in the four lanes of a quad, except the partial sum l. A row (1xC)
+// has the columns of a group's row: a pair of every eight.
 //
 // In a kernel that multiplies nothing each thread has four neighbouring columns of one row, and of
 // a column (Rx1) its row's value.
@@ -55,6 +56,8 @@ public:
   };
   Final finalize(B &b, tile::FinalizeOp op, tile::FinalizeOp::Adaptor in);
 
+  /// In a kernel that multiplies nothing, whose shared memory has room for a value of each thread.
+  mlir::Value sum(B &b, tile::SumOp op, mlir::Value value);
   /// Packed pairs, as 16 bytes a lane; f32, as 8; or one f32 a row from the first of its lanes.
   void store(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in);
   /// Rows of a kernel that multiplies nothing.
@@ -65,12 +68,16 @@ public:
 private:
   /// Row within the instance's fragment of entry `slot` of a column, as index.
   mlir::Value rowOf(B &b, int64_t slot, int64_t slots);
-  /// A column's entries, one for each cell of `cells`.
+  /// A column's entries, or a row's, one for each cell of `cells`.
   mlir::Value broadcast(B &b, mlir::Value column, mlir::VectorType cells);
+  mlir::Value broadcastRow(B &b, mlir::Value row, mlir::VectorType cells);
   mlir::Value reduce(B &b, mlir::Value cells, int64_t groups, bool isMax);
   /// All four lanes' values joined.
   mlir::Value joinQuad(B &b, mlir::Value column, bool isMax);
-  int64_t groupsOf(int64_t rows) const { return rows / (16 * kernel.warps); }
+  int64_t groupsOf(int64_t rows) const {
+    return rows / (schedule::warpRows * kernel.gridOf(rows).rows);
+  }
+  void storeSum(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in);
   void storeCells(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in);
   void storeColumn(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in);
   void storeDealt(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in);

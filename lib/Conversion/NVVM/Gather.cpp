@@ -16,13 +16,15 @@ using namespace mlir;
 
 namespace flash::nvvm {
 
-/// 16 bytes from `from`, `fromOffset` bytes on, to `to`, likewise; or zeros where `size` is 0,
+/// `bytes` from `from`, `fromOffset` bytes on, to `to`, likewise; or zeros where `size` is 0,
 /// which reads nothing. Constant distances stand in the text: in registers they would be kept over
 /// loops.
 static void copyPiece(ImplicitLocOpBuilder &b, Value to, int64_t toOffset, Value from,
-                      int64_t fromOffset, Value size) {
-  std::string text = "cp.async.cg.shared.global [$0+" + std::to_string(toOffset) + "], [$1+" +
-                     std::to_string(fromOffset) + "], 16, $2;";
+                      int64_t fromOffset, Value size, int64_t bytes = 16) {
+  // Pieces of less than 16 bytes go by way of the first cache (PTX ISA, "cp.async").
+  std::string text = "cp.async." + std::string(bytes == 16 ? "cg" : "ca") + ".shared.global [$0+" +
+                     std::to_string(toOffset) + "], [$1+" + std::to_string(fromOffset) + "], " +
+                     std::to_string(bytes) + ", $2;";
   LLVM::InlineAsmOp::create(b, LLVM::LLVMVoidType::get(b.getContext()), ValueRange{to, from, size},
                             text, "r,l,r,~{memory}", /*has_side_effects=*/true,
                             /*is_align_stack=*/false, LLVM::tailcallkind::TailCallKind::None,
@@ -95,6 +97,30 @@ void emitGather(ImplicitLocOpBuilder &b, Kernel &kernel, tile::FillOp op, tile::
       copyPiece(b, to, (panel * rows + first) * panelRowBytes, from,
                 panel * panelCols * elementBytes, size);
     }
+  }
+}
+
+void emitGatherRow(ImplicitLocOpBuilder &b, Kernel &kernel, tile::FillOp op,
+                   tile::FillOp::Adaptor in, Value offset, Value thread, int64_t threads,
+                   Value condition) {
+  constexpr int64_t bytes = sizeof(float);
+  tile::ViewOp view = viewOf(op.getView());
+  const int64_t cols = op.getRing().getType().getShape()[2];
+  IrInt mine(b, toIndex(b, thread)), length(b, kernel.length(b, view, in.getBatch()));
+  Value to = LLVM::PtrToIntOp::create(b, b.getI32Type(), kernel.shared(b, offset));
+  to = arith::AddIOp::create(b, to, toI32(b, (mine * bytes).get()));
+  for (int64_t first = 0; first < cols; first += threads) {
+    OpBuilder::InsertionGuard guard(b);
+    if (first + threads > cols)
+      b.setInsertionPointToStart(
+          scf::IfOp::create(b, lessThan(mine + first, cols).get()).thenBlock());
+    IrInt row = mine + (IrInt(b, in.getRow()) + first);
+    Value from = kernel.address(b, view, in.getBatch(), in.getHead(), row.get(), Value());
+    Value isRow = lessThan(row, length).get();
+    if (condition) // else there is no row, maybe one below 0
+      isRow = arith::AndIOp::create(b, isRow, condition);
+    Value size = arith::SelectOp::create(b, isRow, i32(b, bytes), i32(b, 0));
+    copyPiece(b, to, first * bytes, from, 0, size, bytes);
   }
 }
 

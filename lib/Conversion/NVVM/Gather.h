@@ -21,6 +21,11 @@ void emitGather(mlir::ImplicitLocOpBuilder &b, Kernel &kernel, tile::FillOp op,
                 tile::FillOp::Adaptor in, mlir::Value offset, mlir::Value thread, int64_t threads,
                 mlir::Value condition = {});
 
+/// The same of a column of f32 that becomes a row in the slot, from view row `row` on.
+void emitGatherRow(mlir::ImplicitLocOpBuilder &b, Kernel &kernel, tile::FillOp op,
+                   tile::FillOp::Adaptor in, mlir::Value offset, mlir::Value thread,
+                   int64_t threads, mlir::Value condition = {});
+
 } // namespace flash::nvvm
 
 #endif // FLASH_CONVERSION_NVVM_GATHER_H

@@ -1,12 +1,12 @@
 //===- Kernel.cpp - parameters and small values of a kernel ---------------===//
 #include "Kernel.h"
 #include "flash/Conversion/IrInt.h"
+#include "flash/Schedule/Layout.h"
 #include "flash/Schedule/Splits.h"
 #include "flash/Schedule/WorkOrder.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 
@@ -79,6 +79,8 @@ tile::ViewOp viewOf(Value value) { return value.getDefiningOp<tile::ViewOp>(); }
 tile::RingOp ringOf(Value value) { return value.getDefiningOp<tile::RingOp>(); }
 int64_t panelsOf(int64_t cols) { return (cols + panelCols - 1) / panelCols; }
 int64_t slotBytes(tile::RingType type) {
+  if (type.getShape()[1] == 1)
+    return schedule::rowBytes(type.getShape()[2]);
   return panelsOf(type.getShape()[2]) * type.getShape()[1] * panelRowBytes;
 }
 Value sliceOffset(ImplicitLocOpBuilder &b, tile::SliceOp op, Value col, int64_t unit) {
@@ -141,28 +143,6 @@ FailureOr<Kernel> Kernel::create(func::FuncOp func) {
   return kernel;
 }
 
-/// Whether it is a form of an op that only gradients have, which no machine's emitter knows.
-static bool isOfGradients(Operation *op) {
-  return TypeSwitch<Operation *, bool>(op)
-      .Case<tile::WriteOp, tile::SumOp>([](auto) { return true; })
-      .Case([](tile::ViewOp view) { return view.getPadded() != 1 || view.isBare(); })
-      .Case([](tile::BlockRangeOp range) { return range.getQueries(); })
-      .Case([](tile::FillOp fill) {
-        return fill.getView().getType().getShape()[0] == 1 &&
-               isa<FloatType>(fill.getRing().getType().getElementType());
-      })
-      .Case([](tile::StoreOp store) { return store.getSum(); })
-      .Case([](tile::MmaOp mma) { return mma.getTransA(); })
-      .Case([](tile::MaskOp mask) { return mask.getTrans(); })
-      .Case([](tile::MapOp map) {
-        return llvm::any_of(map.getInputs(), [&](Value input) {
-          return cast<tile::FragType>(input.getType()).getShape()[0] !=
-                 map.getResult().getType().getShape()[0];
-        });
-      })
-      .Default([](Operation *) { return false; });
-}
-
 LogicalResult Kernel::check() {
   bool ok = true;
   auto refuse = [&](Operation *op) {
@@ -192,10 +172,6 @@ LogicalResult Kernel::check() {
     return argument && argument.getOwner() == entry;
   };
   func.walk([&](Operation *op) {
-    if (isOfGradients(op)) {
-      refuse(op) << "gradients are not built for GPUs; use cpu";
-      return;
-    }
     for (Value operand : op->getOperands()) {
       bool isView = isa<tile::ViewType>(operand.getType());
       if ((isView && !viewOf(operand)) ||
@@ -207,11 +183,12 @@ LogicalResult Kernel::check() {
       auto type = cast<MemRefType>(operand.getType());
       const bool sink = isa<memref::LoadOp>(op) && type.getRank() == 1 &&
                         type.getElementType().isF32(),
-                 table = isa<memref::LoadOp, memref::StoreOp>(op) && type.getRank() == 2 &&
+                 table = isa<memref::LoadOp, memref::StoreOp>(op) && type.getRank() <= 2 &&
                          type.getElementType().isInteger(32);
       if (!isArgument(operand) ||
-          (!isa<tile::ViewOp, tile::ForWorkOp, tile::FinalizeOp, tile::RotateOp>(op) && !sink &&
-           !table && !(dim && dim.getConstantIndex())))
+          (!isa<tile::ViewOp, tile::ForWorkOp, tile::FinalizeOp, tile::RotateOp, tile::StoreOp>(
+               op) &&
+           !sink && !table && !(dim && dim.getConstantIndex())))
         refuse(op)
             << "memrefs are the kernel's arguments, for views, sinks, schedules and constant "
                "dims only";
@@ -338,6 +315,8 @@ Value Kernel::length(ImplicitLocOpBuilder &b, tile::ViewOp view, Value batch) {
     rows = rows - IrInt(b, entry(b, view.getLeftpad(), batch));
   if (view.hasTables())
     rows = max(rows, int64_t(0));
+  if (int64_t padded = view.getPadded(); padded > 1)
+    rows = ceilDiv(rows, padded) * padded;
   return (rows * view.getGroup()).get();
 }
 
@@ -355,8 +334,12 @@ Kernel::Place Kernel::place(ImplicitLocOpBuilder &b, tile::ViewOp view, Value ba
     return {entry(b, pages, sequence, floorDiv(IrInt(b, row), slots).get()),
             remainder(IrInt(b, row), slots).get()};
   }
-  if (view.getCuSeqlens())
-    row = (IrInt(b, row) + IrInt(b, entry(b, view.getCuSeqlens(), sequence))).get();
+  if (view.getCuSeqlens()) {
+    IrInt start(b, entry(b, view.getCuSeqlens(), sequence));
+    if (int64_t padded = view.getPadded(); padded > 1)
+      start = schedule::packedStart(start, IrInt(b, sequence), /*group=*/1, padded) * padded;
+    row = (IrInt(b, row) + start).get();
+  }
   return {view.hasBatch() ? sequence : Value(), row};
 }
 
@@ -404,7 +387,8 @@ Value Kernel::address(ImplicitLocOpBuilder &b, tile::ViewOp view, Value batch, V
   Place where = place(b, view, batch, row);
   if (where.batch)
     add(where.batch, view.getPartial());
-  add(head, headDim);
+  if (!view.isBare())
+    add(head, headDim);
   add(where.row, rowDim);
   if (col)
     offset = arith::AddIOp::create(b, offset, arith::IndexCastOp::create(b, b.getI64Type(), col));

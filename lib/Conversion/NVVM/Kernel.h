@@ -7,11 +7,13 @@
 #ifndef FLASH_CONVERSION_NVVM_KERNEL_H
 #define FLASH_CONVERSION_NVVM_KERNEL_H
 
+#include "flash/Schedule/Machine.h"
 #include "flash/Tile.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 #include "llvm/ADT/MapVector.h"
+#include <numeric>
 
 namespace flash::nvvm {
 
@@ -27,6 +29,16 @@ public:
   bool hasRoles;
   int64_t columns = 0; ///< of the fragments of a kernel that multiplies nothing; else 0
   int64_t cluster;     ///< blocks that share rings
+
+  /// How the warps of an instance share fragments of `rows` rows: 16 rows, or times that, each;
+  /// where there are more warps than that makes, they take blocks of 16 columns by turns.
+  struct WarpGrid {
+    int64_t rows, cols;
+  };
+  WarpGrid gridOf(int64_t rows) const {
+    const int64_t sharing = std::gcd(warps, rows / schedule::warpRows);
+    return {sharing, warps / sharing};
+  }
 
   // Parameters. `memref` is an argument of the kernel.
   mlir::Value tensorMap(tile::ViewOp view, int64_t rows); ///< boxes of that many rows
@@ -93,7 +105,7 @@ private:
 tile::ViewOp viewOf(mlir::Value value);
 tile::RingOp ringOf(mlir::Value value);
 
-/// Bytes of a ring's slot: 64-column panels of rows x 128 bytes.
+/// Bytes of a ring's slot: 64-column panels of rows x 128 bytes, or a row of f32.
 int64_t slotBytes(tile::RingType type);
 int64_t panelsOf(int64_t cols);
 inline constexpr int64_t panelCols = 64, panelRowBytes = 128;

@@ -7,10 +7,9 @@ using namespace mlir;
 namespace flash::nvvm {
 
 static constexpr int64_t matrixSide = 8, chunkBytes = 16;
-static constexpr int64_t chunksPerBlock = Ldmatrix::side / matrixSide;
-static constexpr int64_t blocksPerPanel = panelCols / Ldmatrix::side;
 
-Ldmatrix::Ldmatrix(B &b, Value tile, int64_t rows, Order order, Value row, Value thread)
+Ldmatrix::Ldmatrix(B &b, Value tile, int64_t rows, Order order, Value row, Value thread,
+                   Value column)
     : rows(rows) {
   Value lane =
       thread ? arith::AndIOp::create(b, thread, i32(b, schedule::warpThreads - 1)) : laneId(b);
@@ -23,6 +22,13 @@ Ldmatrix::Ldmatrix(B &b, Value tile, int64_t rows, Order order, Value row, Value
   if (row)
     mine = arith::AddIOp::create(b, mine, row);
   chunk = arith::XOrIOp::create(b, chunk, within);
+  if (column) {
+    Value inPanel = arith::AndIOp::create(b, column, i32(b, panelCols - 1));
+    chunk = arith::XOrIOp::create(b, chunk, arith::DivUIOp::create(b, inPanel, i32(b, matrixSide)));
+    Value panel = arith::DivUIOp::create(b, column, i32(b, panelCols));
+    tile = arith::AddIOp::create(b, tile,
+                                 arith::MulIOp::create(b, panel, i32(b, rows * panelRowBytes)));
+  }
   first = arith::AddIOp::create(b, tile, arith::MulIOp::create(b, mine, i32(b, panelRowBytes)));
   first = arith::AddIOp::create(b, first, arith::MulIOp::create(b, chunk, i32(b, chunkBytes)));
 }
@@ -32,11 +38,10 @@ Ldmatrix::Ldmatrix(B &b, Value tile, int64_t rows, Order order, Value row, Value
 static LLVM::InlineAsmOp access(ImplicitLocOpBuilder &b, Type result, ValueRange operands,
                                 StringRef operand, StringRef instruction, StringRef constraints,
                                 int64_t rows, int64_t row, int64_t column) {
-  const int64_t block = column / Ldmatrix::side;
   // The bits of a chunk's number stand alone in the address, rows being 128 bytes. They are put in
   // here: of all chunks kept over loops, registers would run out.
-  const int64_t chunk = block % blocksPerPanel * chunksPerBlock * chunkBytes;
-  const int64_t offset = (block / blocksPerPanel * rows + row) * panelRowBytes;
+  const int64_t chunk = column % panelCols / matrixSide * chunkBytes;
+  const int64_t offset = (column / panelCols * rows + row) * panelRowBytes;
   auto [before, after] = instruction.split("[]");
   std::string text = before.str() + "[" + (chunk ? "at" : operand.str()) + "+" +
                      std::to_string(offset) + "]" + after.str();
@@ -74,9 +79,43 @@ SmallVector<Value, 4> Ldmatrix::load(B &b, int64_t row, int64_t column, bool tra
 
 Value firstRowOfWarp(ImplicitLocOpBuilder &b, Kernel &kernel, int64_t rows, Value thread) {
   Value warp = arith::ShRUIOp::create(b, thread ? thread : threadId(b), i32(b, 5));
+  const int64_t sharing = kernel.gridOf(rows).rows;
+  if (sharing * schedule::warpThreads != kernel.threads)
+    warp = arith::RemUIOp::create(b, warp, i32(b, sharing));
+  return arith::MulIOp::create(b, warp, i32(b, rows / sharing));
+}
+
+Value firstColumnOfWarp(ImplicitLocOpBuilder &b, Kernel &kernel, int64_t rows) {
+  const auto grid = kernel.gridOf(rows);
+  if (grid.cols == 1)
+    return i32(b, 0);
+  Value warp = arith::ShRUIOp::create(b, threadId(b), i32(b, 5));
+  Value number = arith::DivUIOp::create(b, warp, i32(b, grid.rows));
   if (kernel.warps * schedule::warpThreads != kernel.threads)
-    warp = arith::RemUIOp::create(b, warp, i32(b, kernel.warps));
-  return arith::MulIOp::create(b, warp, i32(b, rows / kernel.warps));
+    number = arith::RemUIOp::create(b, number, i32(b, grid.cols));
+  return arith::MulIOp::create(b, number, i32(b, Ldmatrix::side));
+}
+
+/// The eight rows of a matrix lie in different banks here too.
+void writeTile(ImplicitLocOpBuilder &b, Kernel &kernel, tile::TileType type, Value address,
+               Value cells) {
+  const int64_t rows = type.getShape()[0], cols = type.getShape()[1];
+  const int64_t mine = rows / kernel.gridOf(rows).rows;
+  Value lane = laneId(b), within = arith::ShRUIOp::create(b, lane, i32(b, 2));
+  Value row = arith::AddIOp::create(b, firstRowOfWarp(b, kernel, rows), within);
+  auto add = [&](Value to, Value what, int64_t times) -> Value {
+    return arith::AddIOp::create(b, to, arith::MulIOp::create(b, what, i32(b, times)));
+  };
+  Value first = add(add(address, row, panelRowBytes), within, chunkBytes);
+  first = add(first, arith::AndIOp::create(b, lane, i32(b, 3)), 4);
+  int64_t at = 0;
+  for (int64_t r = 0; r < mine; r += Ldmatrix::side)
+    for (int64_t c = 0; c < cols; c += matrixSide)
+      for (int64_t half = 0; half < 2; ++half) {
+        Value word = LLVM::ExtractElementOp::create(b, cells, i32(b, at++));
+        access(b, LLVM::LLVMVoidType::get(b.getContext()), ValueRange{first, word}, "$0",
+               "st.shared.b32 [], $1;", "r,r,~{memory}", rows, r + half * matrixSide, c);
+      }
 }
 
 Value readTile(ImplicitLocOpBuilder &b, Kernel &kernel, tile::TileType type, Value address) {

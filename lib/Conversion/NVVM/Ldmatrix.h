@@ -25,9 +25,10 @@ public:
   enum Order { rowsFirst, columnsFirst };
 
   /// `tile`: byte address in shared memory (i32); `row`: of the tile, where block 0 begins (i32, a
-  /// multiple of 16), or null for 0; `thread`: the executing one's number, or null for threadId.
+  /// multiple of 16), or null for 0; `thread`: the executing one's number, or null for threadId;
+  /// `column`: as `row`, where the columns that `load` is given have none of its bits.
   Ldmatrix(B &b, mlir::Value tile, int64_t rows, Order order, mlir::Value row = {},
-           mlir::Value thread = {});
+           mlir::Value thread = {}, mlir::Value column = {});
 
   /// The words of the block at (row, column), multiples of 16. `transposed`: each matrix is.
   mlir::SmallVector<mlir::Value, 4> load(B &b, int64_t row, int64_t column,
@@ -43,6 +44,13 @@ private:
 /// The cells of a tile in this thread, as an A operand: the warp's rows are those of its fragments.
 mlir::Value readTile(mlir::ImplicitLocOpBuilder &b, Kernel &kernel, tile::TileType type,
                      mlir::Value address);
+
+/// The reverse, without stmatrix.
+void writeTile(mlir::ImplicitLocOpBuilder &b, Kernel &kernel, tile::TileType type,
+               mlir::Value address, mlir::Value cells);
+
+/// The first of the columns of the warp (i32), where warps share rows: of blocks of 16.
+mlir::Value firstColumnOfWarp(mlir::ImplicitLocOpBuilder &b, Kernel &kernel, int64_t rows);
 
 /// The first of the rows that the warp of `thread` (or null: this thread's) owns, of fragments of
 /// `rows` rows (i32).

@@ -52,16 +52,25 @@ public:
     return arith::AddIOp::create(b, base, slotOffset(b, ring, it));
   }
   Value read(B &b, tile::ReadOp op, Value tile) override {
+    if (op.getTile().getType().getShape()[0] == 1)
+      return readRow(b, op.getTile().getType().getShape()[1], tile);
     return readTile(b, kernel, op.getTile().getType(), tile);
   }
   Value slice(B &b, tile::SliceOp op, tile::SliceOp::Adaptor in) override {
     return arith::AddIOp::create(b, in.getTile(), sliceOffset(b, op, in.getCol(), 1));
   }
+  void write(B &b, tile::WriteOp op, tile::WriteOp::Adaptor in) override;
   void storeStaged(B &, tile::StoreOp, tile::StoreOp::Adaptor) override {}
   Value mma(B &b, tile::MmaOp op, tile::MmaOp::Adaptor in) override;
   Value mmaWait(B &, Value flight, unsigned) override { return flight; }
 
 private:
+  static bool isWritten(tile::RingOp ring) {
+    return llvm::any_of(ring->getUsers(), [](Operation *user) { return isa<tile::WriteOp>(user); });
+  }
+  /// A pair of every eight columns, in each of the lanes that have them (Fragments.h).
+  static Value readRow(B &b, int64_t cols, Value tile);
+
   /// Byte of the slot within shared memory.
   Value slotOffset(B &b, tile::RingOp ring, Value it) {
     const int64_t stages = ring.getType().getShape()[0];
@@ -75,7 +84,7 @@ private:
 
   DenseMap<Operation *, Value> conditions; ///< of fills that had a branch of their own
   DenseMap<Operation *, unsigned> pending; ///< groups that a wait leaves
-  DenseSet<Operation *> meets;             ///< fills before which the warps meet
+  DenseSet<Operation *> meets;             ///< fills and writes before which the warps meet
 };
 
 std::string Sm80Emitter::whyNotBuilt(Operation *op) const {
@@ -84,12 +93,24 @@ std::string Sm80Emitter::whyNotBuilt(Operation *op) const {
       return "a block of several roles";
   }
   if (auto read = dyn_cast<tile::ReadOp>(op)) {
-    if (read.getTile().getType().getShape()[1] % Ldmatrix::side)
+    ArrayRef<int64_t> shape = read.getTile().getType().getShape();
+    if (shape[0] != 1 && shape[1] % Ldmatrix::side)
       return "reading a tile of other than a multiple of 16 columns";
   } else if (auto mma = dyn_cast<tile::MmaOp>(op)) {
     ArrayRef<int64_t> b = mma.getB().getType().getShape();
     if (b[0] % Ldmatrix::side || b[1] % Ldmatrix::side)
       return "a product of other than multiples of 16 columns";
+    ArrayRef<int64_t> shape = mma.getResult().getType().getShape();
+    const auto grid = kernel.gridOf(shape[0]);
+    const int64_t groups = shape[0] / Ldmatrix::side / grid.rows;
+    // Numbers of 16-column blocks are put together of bits.
+    if (mma.getTransA() && (!llvm::isPowerOf2_64(groups) || !llvm::isPowerOf2_64(grid.cols) ||
+                            groups > 4 || grid.cols > 4 || shape[1] % (Ldmatrix::side * grid.cols)))
+      return "a product of " + std::to_string(shape[0]) + " columns of a tile by " +
+             std::to_string(kernel.warps) + " warps";
+  } else if (auto write = dyn_cast<tile::WriteOp>(op)) {
+    if (write.getRow() || write.getValue().getType().getElementType().isF32())
+      return "writing other than a whole tile of 16-bit elements";
   } else if (auto store = dyn_cast<tile::StoreOp>(op)) {
     if (store.getRing())
       return "storing via shared memory";
@@ -107,23 +128,59 @@ void Sm80Emitter::prologue(B &) {
   conditions = liftGuards(kernel.func);
   kernel.func.walk([&](tile::WaitOp wait) { pending[wait] = pendingAt(wait); });
   kernel.func.walk([&](tile::FillOp fill) {
-    if (!isBehindWait(fill))
+    if (!isBehindWait(fill, fill.getRing()))
       meets.insert(fill);
+  });
+  kernel.func.walk([&](tile::WriteOp write) {
+    if (!isBehindWait(write, write.getRing()))
+      meets.insert(write);
   });
 }
 
 void Sm80Emitter::fill(B &b, tile::FillOp op, tile::FillOp::Adaptor in) {
   if (meets.contains(op))
     NVVM::Barrier0Op::create(b);
-  emitGather(b, kernel, op, in, slotOffset(b, ringOf(op.getRing()), in.getIt()), threadId(b),
-             kernel.threads, conditions.lookup(op));
+  auto gather = op.getRing().getType().getShape()[1] == 1 ? emitGatherRow : emitGather;
+  gather(b, kernel, op, in, slotOffset(b, ringOf(op.getRing()), in.getIt()), threadId(b),
+         kernel.threads, conditions.lookup(op));
   NVVM::CpAsyncCommitGroupOp::create(b);
 }
 
 Value Sm80Emitter::wait(B &b, tile::WaitOp op, Value it) {
-  NVVM::CpAsyncWaitGroupOp::create(b, pending.lookup(op));
+  if (!isWritten(ringOf(op.getRing())))
+    NVVM::CpAsyncWaitGroupOp::create(b, pending.lookup(op));
   NVVM::Barrier0Op::create(b);
   return tileOf(b, ringOf(op.getRing()), it);
+}
+
+void Sm80Emitter::write(B &b, tile::WriteOp op, tile::WriteOp::Adaptor in) {
+  if (meets.contains(op))
+    NVVM::Barrier0Op::create(b);
+  tile::RingOp ring = ringOf(op.getRing());
+  auto type = tile::TileType::get(b.getContext(), ring.getType().getShape().drop_front(),
+                                  ring.getType().getElementType());
+  writeTile(b, kernel, type, tileOf(b, ring, in.getIt()), in.getValue());
+}
+
+Value Sm80Emitter::readRow(B &b, int64_t cols, Value tile) {
+  constexpr int64_t cellCols = 8;
+  Value lane = arith::AndIOp::create(b, laneId(b), i32(b, 3));
+  Value first =
+      arith::AddIOp::create(b, tile, arith::MulIOp::create(b, lane, i32(b, 2 * sizeof(float))));
+  auto type = LLVM::LLVMPointerType::get(b.getContext(),
+                                         static_cast<unsigned>(NVVM::NVVMMemorySpace::Shared));
+  auto pair = VectorType::get({2}, b.getF32Type());
+  Value base = LLVM::IntToPtrOp::create(b, type, first);
+  Value row = LLVM::PoisonOp::create(b, VectorType::get({cols / 4}, b.getF32Type()));
+  for (int64_t c = 0; c < cols / cellCols; ++c) {
+    Value at = LLVM::GEPOp::create(b, type, b.getF32Type(), base,
+                                   ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(c * cellCols)});
+    Value two = LLVM::LoadOp::create(b, pair, at, /*alignment=*/2 * sizeof(float));
+    for (int64_t i = 0; i < 2; ++i)
+      row = LLVM::InsertElementOp::create(b, row, LLVM::ExtractElementOp::create(b, two, i32(b, i)),
+                                          i32(b, 2 * c + i));
+  }
+  return row;
 }
 
 /// Each 16 x 16 block of B serves all of the warp's rows: two products of 16 x 8 per 16 rows.
@@ -135,7 +192,9 @@ Value Sm80Emitter::mma(B &b, tile::MmaOp op, tile::MmaOp::Adaptor in) {
   const bool trans = op.getTransB();
   const int64_t rows = type.getShape()[0], cols = type.getShape()[1];
   const int64_t k = typeB.getShape()[trans ? 1 : 0];
-  const int64_t groups = rows / (side * kernel.warps), perGroup = cols / 2;
+  const auto grid = kernel.gridOf(rows);
+  const int64_t mine = cols / grid.cols; // columns
+  const int64_t groups = rows / (side * grid.rows), perGroup = mine / 2;
 
   SmallVector<Value> cells(groups * perGroup);
   if (Value acc = in.getAcc())
@@ -146,10 +205,14 @@ Value Sm80Emitter::mma(B &b, tile::MmaOp op, tile::MmaOp::Adaptor in) {
               arith::ConstantOp::create(b, b.getF32FloatAttr(0)).getResult());
 
   std::optional<Ldmatrix> tileA;
-  if (auto typeA = dyn_cast<tile::TileType>(op.getA().getType()))
+  if (op.getTransA())
+    tileA.emplace(b, in.getA(), k, Ldmatrix::columnsFirst, Value(), Value(),
+                  firstRowOfWarp(b, kernel, rows));
+  else if (isa<tile::TileType>(op.getA().getType()))
     tileA.emplace(b, in.getA(), rows, Ldmatrix::rowsFirst, firstRowOfWarp(b, kernel, rows));
   Ldmatrix tileB(b, in.getB(), typeB.getShape()[0],
-                 trans ? Ldmatrix::columnsFirst : Ldmatrix::rowsFirst);
+                 trans ? Ldmatrix::columnsFirst : Ldmatrix::rowsFirst, Value(), Value(),
+                 grid.cols == 1 ? Value() : firstColumnOfWarp(b, kernel, rows));
 
   // bf16 comes in i32, f16 in pairs.
   auto pairOf = [&](Value word) -> Value {
@@ -165,7 +228,8 @@ Value Sm80Emitter::mma(B &b, tile::MmaOp op, tile::MmaOp::Adaptor in) {
     for (int64_t g = 0; g < groups; ++g)
       for (int64_t i = 0; i < wordsOfA; ++i) {
         if (tileA && i == 0)
-          llvm::append_range(a[g], tileA->load(b, g * side, step));
+          llvm::append_range(a[g], op.getTransA() ? tileA->load(b, step, g * side, true)
+                                                  : tileA->load(b, g * side, step));
         else if (!tileA)
           a[g].push_back(LLVM::ExtractElementOp::create(
               b, in.getA(), i32(b, (g * k + step) / side * wordsOfA + i)));
@@ -173,8 +237,9 @@ Value Sm80Emitter::mma(B &b, tile::MmaOp op, tile::MmaOp::Adaptor in) {
     for (auto &words : a)
       for (Value &word : words)
         word = pairOf(word);
-    for (int64_t col = 0; col < cols; col += side) {
-      auto words = trans ? tileB.load(b, col, step) : tileB.load(b, step, col, /*transposed=*/true);
+    for (int64_t col = 0; col < mine; col += side) {
+      auto words = trans ? tileB.load(b, col, step)
+                         : tileB.load(b, step, col * grid.cols, /*transposed=*/true);
       for (int64_t g = 0; g < groups; ++g)
         for (int64_t half = 0; half < 2; ++half) {
           MutableArrayRef<Value> c =

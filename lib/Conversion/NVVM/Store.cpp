@@ -130,7 +130,11 @@ Value Fragments::load(B &b, tile::LoadOp op, tile::LoadOp::Adaptor in) {
   IrInt global = IrInt(b, in.getRow()) + IrInt(b, row),
         length(b, kernel.length(b, view, in.getBatch()));
   VectorType vector = typeOf(type.getShape(), type.getElementType());
-  Value isRow = lessThan(global, length).get(), zero = LLVM::ZeroOp::create(b, vector);
+  Value isRow = lessThan(global, length).get();
+  if (const int64_t cols = view.getView().getType().getShape()[0];
+      !isColumn && cols < type.getShape()[1])
+    isRow = arith::AndIOp::create(b, isRow, lessThan(IrInt(b, col), cols).get());
+  Value zero = LLVM::ZeroOp::create(b, vector);
   auto loaded = [&](Value row) -> Value {
     Value at = kernel.address(b, view, in.getBatch(), in.getHead(), row, isColumn ? Value() : col);
     const int64_t bytes =
@@ -221,8 +225,9 @@ void Fragments::storeDealt(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in) {
         length(b, kernel.length(b, view, in.getBatch()));
   Value mine = arith::AndIOp::create(b, lessThan(global, length).get(),
                                      lessThan(IrInt(b, row), shape[0]).get());
-  if (isColumn)
-    mine = arith::AndIOp::create(b, mine, lessThan(IrInt(b, col), 1).get());
+  const int64_t cols = view.getView().getType().getShape()[0];
+  if (isColumn || cols < shape[1])
+    mine = arith::AndIOp::create(b, mine, lessThan(IrInt(b, col), cols).get());
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(scf::IfOp::create(b, mine).thenBlock());
   Value at =
@@ -234,6 +239,8 @@ void Fragments::storeDealt(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in) {
 void Fragments::store(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in) {
   if (kernel.columns)
     storeDealt(b, op, in);
+  else if (op.getSum())
+    storeSum(b, op, in);
   else if (op.getValue().getType().getShape()[1] == 1)
     storeColumn(b, op, in);
   else

@@ -23,9 +23,13 @@ using B = ImplicitLocOpBuilder;
 static void expandRange(IRRewriter &rewriter, tile::BlockRangeOp op) {
   B b(op.getLoc(), rewriter);
   auto in = [&](Value value) { return IrInt(b, value); };
-  auto runs = schedule::keyRuns<IrInt>(
-      op.getMask().mask(), in(op.getRow0()), op.getRows(), op.getBlock(), in(op.getLenQ()),
-      in(op.getLenK()), op.getGroup(), in(op.getSplit()), in(op.getSplits()), op.getEveryRow());
+  const schedule::Mask mask = op.getMask().mask();
+  IrInt row0 = in(op.getRow0()), lenQ = in(op.getLenQ()), lenK = in(op.getLenK());
+  auto runs = op.getQueries()
+                  ? schedule::queryRuns(mask, row0, op.getRows(), op.getBlock(), lenQ, lenK)
+                  : schedule::keyRuns<IrInt>(mask, row0, op.getRows(), op.getBlock(), lenQ, lenK,
+                                             op.getGroup(), in(op.getSplit()), in(op.getSplits()),
+                                             op.getEveryRow());
   rewriter.replaceOp(op, ValueRange{runs.end.get(), runs.right.get(), runs.inner.get(),
                                     runs.left.get(), runs.sink.get()});
 }
@@ -314,7 +318,8 @@ LogicalResult expandStructure(Kernel &kernel, TileEmitter &emitter) {
       B b(op->getLoc(), rewriter);
       ValueRange at = store.getIndices();
       rewriter.replaceOpWithNewOp<LLVM::StoreOp>(
-          store, store.getValue(), kernel.element(b, store.getMemRef(), at[0], at[1]));
+          store, store.getValue(),
+          kernel.element(b, store.getMemRef(), at[0], at.size() > 1 ? at[1] : Value()));
     } else if (auto sum = dyn_cast<tile::TotalOp>(op)) {
       expandSum(rewriter, sum);
     } else if (auto work = dyn_cast<tile::ForWorkOp>(op)) {

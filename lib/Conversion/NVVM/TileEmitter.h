@@ -62,6 +62,8 @@ public:
   virtual mlir::Value tileOf(B &b, tile::RingOp ring, mlir::Value it) = 0;
   /// The cells of `tile` in this thread; all threads of a warp have theirs when it is done.
   virtual mlir::Value read(B &b, tile::ReadOp op, mlir::Value tile) = 0;
+  /// The cells of a fragment into the slot; all threads may still read what it held.
+  virtual void write(B &, tile::WriteOp, tile::WriteOp::Adaptor) {}
   virtual mlir::Value slice(B &b, tile::SliceOp op, tile::SliceOp::Adaptor in) = 0;
   /// Stores via the op's ring, beside what follows.
   virtual void storeStaged(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in) = 0;

@@ -138,6 +138,10 @@ void addPatterns(RewritePatternSet &patterns, const TypeConverter &types, Machin
   add(+[](Machine &m, B &b, tile::ReadOp op, tile::ReadOp::Adaptor in) -> Values {
     return {m.emitter.read(b, op, in.getTile())};
   });
+  add(+[](Machine &m, B &b, tile::WriteOp op, tile::WriteOp::Adaptor in) -> Values {
+    m.emitter.write(b, op, in);
+    return {};
+  });
   // Products
   add(+[](Machine &m, B &b, tile::MmaOp op, tile::MmaOp::Adaptor in) -> Values {
     return {m.emitter.mma(b, op, in)};
@@ -157,6 +161,9 @@ void addPatterns(RewritePatternSet &patterns, const TypeConverter &types, Machin
   add(+[](Machine &m, B &b, tile::SoftmaxStepOp, tile::SoftmaxStepOp::Adaptor in) -> Values {
     Fragments::Step step = m.fragments.softmaxStep(b, in);
     return {step.p, step.m, step.l, step.alpha};
+  });
+  add(+[](Machine &m, B &b, tile::SumOp op, tile::SumOp::Adaptor in) -> Values {
+    return {m.fragments.sum(b, op, in.getValue())};
   });
   add(+[](Machine &m, B &b, tile::RescaleOp op, tile::RescaleOp::Adaptor in) -> Values {
     return {op.getRare() ? m.fragments.rescaleRarely(b, in.getO(), in.getAlpha())

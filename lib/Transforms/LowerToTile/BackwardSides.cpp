@@ -16,11 +16,26 @@ public:
   void sink();
 
 private:
-  /// Tiles of the rows of q, over its heads; `q` is laid out as q is.
-  void forQueryTiles(Value q, function_ref<void(Value, Value, Value)> body) {
+  /// R rows of q at a time, over its heads, and what is done `first` for each tile; `q` is laid out
+  /// as q is.
+  void forQueryTiles(Value q, function_ref<void(Value, Value, Value)> body,
+                     function_ref<void(Value, Value, Value)> first = {}) {
     Value cu = queries.cuSeqlens;
     Value batch = cu ? sub(k.dim(cu, 0), k.index(1)) : k.dim(q, 0);
-    k.forTiles(k.dim(q, cu ? 0 : 1), M, headsOf(q), batch, body, cu);
+    k.forTiles(
+        k.dim(q, cu ? 0 : 1), M, headsOf(q), batch,
+        [&](Value m, Value h, Value bi) {
+          Value row = mul(m, k.index(M));
+          if (first)
+            first(m, h, bi);
+          if (R == M)
+            return body(row, h, bi);
+          auto rows = scf::ForOp::create(b, k.index(0), k.index(M), k.index(R));
+          OpBuilder::InsertionGuard guard(b);
+          b.setInsertionPointToStart(rows.getBody());
+          body(add(row, rows.getInductionVar()), h, bi);
+        },
+        cu);
   }
   Value load(Value view, int64_t rows, int64_t cols, Value bi, Value h, Value row) {
     Type type = cast<tile::ViewType>(view.getType()).getElementType();
@@ -39,9 +54,8 @@ void SideBuilder::prepare() {
         dov = k.view(dO, headSizeV, 1, false, queries);
   Value lv = k.view(lse, 1, 1, false, queries), l2v = padded(lse2, 1), ev = padded(delta, 1),
         sumv = padded(sum, D);
-  forQueryTiles(o, [&](Value m, Value h, Value bi) {
-    Value row = mul(m, k.index(M));
-    Value rows = k.map({load(ov, M, Dv, bi, h, row), load(dov, M, Dv, bi, h, row)}, M, Dv,
+  auto prepareRows = [&](Value row, Value h, Value bi) {
+    Value rows = k.map({load(ov, R, Dv, bi, h, row), load(dov, R, Dv, bi, h, row)}, R, Dv,
                        [&](ImplicitLocOpBuilder &b, ValueRange x) -> Value {
                          auto wide = [&](Value v) -> Value {
                            return element.isF32()
@@ -50,11 +64,11 @@ void SideBuilder::prepare() {
                          };
                          return mulf(wide(x[0]), wide(x[1]));
                        });
-    Value d = tile::SumOp::create(b, k.frag(M, 1, b.getF32Type()), rows);
+    Value d = tile::SumOp::create(b, k.frag(R, 1, b.getF32Type()), rows);
     tile::StoreOp::create(b, d, ev, bi, h, row);
     // A row without a key has p = exp2(masked - 0) = 0.
     Value l = k.map(
-        load(lv, M, 1, bi, h, row), M, 1, [&](ImplicitLocOpBuilder &b, ValueRange x) -> Value {
+        load(lv, R, 1, bi, h, row), R, 1, [&](ImplicitLocOpBuilder &b, ValueRange x) -> Value {
           auto constant = [&](float value) {
             return arith::ConstantOp::create(b, b.getF32FloatAttr(value));
           };
@@ -63,7 +77,9 @@ void SideBuilder::prepare() {
           return arith::SelectOp::create(b, none, constant(0), mulf(x[0], constant(log2e)));
         });
     tile::StoreOp::create(b, l, l2v, bi, h, row);
-    tile::StoreOp::create(b, k.splat(zero, M, D), sumv, bi, h, row);
+    tile::StoreOp::create(b, k.splat(zero, R, D), sumv, bi, h, row);
+  };
+  forQueryTiles(o, prepareRows, [&](Value m, Value h, Value bi) {
     if (!turns)
       return;
     const int64_t consumers = plan.getInt("consumers").value_or(1);
@@ -80,10 +96,9 @@ void SideBuilder::finish() {
   askForQueries();
   const Scores scores(k, op);
   Value sumv = padded(sum, D), dqv = k.view(dq, headSize, 1, false, queries);
-  forQueryTiles(dq, [&](Value m, Value h, Value bi) {
-    Value row = mul(m, k.index(M));
+  forQueryTiles(dq, [&](Value row, Value h, Value bi) {
     Value scaled = k.map(
-        load(sumv, M, D, bi, h, row), M, D,
+        load(sumv, R, D, bi, h, row), R, D,
         [&](ImplicitLocOpBuilder &b, ValueRange x) -> Value { return mulf(x[0], scores.scale); });
     tile::StoreOp::create(b, k.cast(scaled, element), dqv, bi, h, row);
   });

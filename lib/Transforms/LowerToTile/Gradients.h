@@ -37,7 +37,9 @@ protected:
     headSize = sizeOf(op.getQ()), headSizeV = sizeOf(op.getV());
     const auto target = op.getTarget() ? op.getTarget()->target() : schedule::Target::cpu;
     const schedule::HeadTile head = schedule::headTileOf(target, headSize, headSizeV);
-    M = *plan.getInt("tile", 0), N = *plan.getInt("tile", 1), D = head.d, Dv = head.dv;
+    M = *plan.getInt("tile", 0), R = M, N = *plan.getInt("tile", 1), D = head.d, Dv = head.dv;
+    if (target != schedule::Target::cpu)
+      R = schedule::sideRows(M, std::max(D, Dv));
     element = mlir::cast<mlir::ShapedType>(op.getQ().getType()).getElementType();
     zero = k.f32(0);
   }
@@ -89,7 +91,7 @@ protected:
   AttentionBackwardOp op;
   PlanAttr plan;
   mlir::Type element;
-  int64_t M = 0, N = 0, D = 0, Dv = 0, headSize = 0, headSizeV = 0;
+  int64_t M = 0, N = 0, R = 0, D = 0, Dv = 0, headSize = 0, headSizeV = 0;
   Tables queries;
   Value zero, turns;
 };

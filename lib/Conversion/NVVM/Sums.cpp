@@ -1,0 +1,136 @@
+//===- Sums.cpp - sums over threads, and over blocks ----------------------===//
+//
+// Of rows, in a kernel that multiplies nothing: what eight neighbouring threads of a row have is
+// joined by shuffles, the eights of a row through shared memory. In global memory: other blocks add
+// to the same rows, in any order or each in its turn.
+//
+//===----------------------------------------------------------------------===//
+#include "Fragments.h"
+#include "Ldmatrix.h"
+#include "flash/Conversion/IrInt.h"
+#include "flash/Schedule/Splits.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+using namespace mlir;
+
+namespace flash::nvvm {
+
+using B = ImplicitLocOpBuilder;
+
+Value Fragments::sum(B &b, tile::SumOp op, Value value) {
+  constexpr int64_t joined = 8; // threads: a row's are a multiple of it, but of a column
+  ArrayRef<int64_t> shape = op.getValue().getType().getShape();
+  const bool isColumn = shape[1] == 1, isAll = op.getResult().getType().getShape()[0] != shape[0];
+  Type f32 = b.getF32Type();
+  Value mine;
+  for (int64_t i = 0; i < cast<VectorType>(value.getType()).getNumElements(); ++i) {
+    Value one = LLVM::ExtractElementOp::create(b, value, i32(b, i));
+    mine = mine ? arith::AddFOp::create(b, mine, one).getResult() : one;
+  }
+  IrInt thread(b, toIndex(b, threadId(b)));
+  if (isColumn && !isAll)
+    return value;
+  if (isAll) { // of a column one value a row, which all of its threads have
+    auto [row, col] = dealt(b, op.getValue().getType());
+    Value counts = arith::AndIOp::create(b, lessThan(IrInt(b, row), shape[0]).get(),
+                                         lessThan(IrInt(b, col), isColumn ? 1 : shape[1]).get());
+    mine = arith::SelectOp::create(b, counts, mine,
+                                   arith::ConstantOp::create(b, b.getF32FloatAttr(0)));
+  }
+  for (int64_t mask = 1; mask < joined; mask *= 2)
+    mine = arith::AddFOp::create(b, mine, shuffleXor(b, mine, mask));
+  auto place = [&](IrInt eight) { return kernel.shared(b, toI32(b, (eight * 4).get())); };
+  NVVM::Barrier0Op::create(b); // who still reads the sums before
+  {
+    OpBuilder::InsertionGuard guard(b);
+    Value isFirst = lessThan(remainder(thread, joined), 1).get();
+    b.setInsertionPointToStart(scf::IfOp::create(b, isFirst).thenBlock());
+    LLVM::StoreOp::create(b, mine, place(floorDiv(thread, joined)));
+  }
+  NVVM::Barrier0Op::create(b);
+  IrInt first = constant(thread, 0);
+  int64_t eights = kernel.threads / joined;
+  if (!isAll) {
+    auto [row, col] = dealt(b, op.getResult().getType());
+    eights = shape[1] / schedule::combineColumns / joined;
+    first = min(IrInt(b, row), shape[0] - 1) * eights;
+  }
+  Value sum;
+  for (int64_t i = 0; i < eights; ++i) {
+    Value one = LLVM::LoadOp::create(b, f32, place(first + i));
+    sum = sum ? arith::AddFOp::create(b, sum, one).getResult() : one;
+  }
+  return LLVM::InsertElementOp::create(b, LLVM::PoisonOp::create(b, VectorType::get({1}, f32)), sum,
+                                       i32(b, 0));
+}
+
+static Value inlineAsm(B &b, Type result, ValueRange operands, StringRef text,
+                       StringRef constraints) {
+  auto op = LLVM::InlineAsmOp::create(
+      b, result, operands, text, constraints, /*has_side_effects=*/true,
+      /*is_align_stack=*/false, LLVM::tailcallkind::TailCallKind::None,
+      LLVM::AsmDialectAttr::get(b.getContext(), LLVM::AsmDialect::AD_ATT), ArrayAttr());
+  return op.getNumResults() ? op.getResult(0) : Value();
+}
+
+/// All look until all have seen the turn: in step, for barriers stand in no divergent code (PTX
+/// ISA, "barrier").
+static void awaitTurn(B &b, Value place, Value turn, int64_t threads) {
+  OpBuilder::InsertionGuard guard(b);
+  Value wanted = toI32(b, turn);
+  auto loop = scf::WhileOp::create(b, TypeRange(), ValueRange());
+  b.createBlock(&loop.getBefore());
+  Value seen =
+      inlineAsm(b, b.getI32Type(), place, "ld.acquire.gpu.global.b32 $0, [$1];", "=r,l,~{memory}");
+  Value isOther = arith::CmpIOp::create(b, arith::CmpIPredicate::ne, seen, wanted);
+  scf::ConditionOp::create(b, anyAtBarrier(b, isOther, i32(b, 0), threads), ValueRange());
+  b.createBlock(&loop.getAfter());
+  scf::YieldOp::create(b);
+}
+
+static void passTurn(B &b, Value place) {
+  NVVM::Barrier0Op::create(b);
+  Value isFirst = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, threadId(b), i32(b, 0));
+  inlineAsm(b, LLVM::LLVMVoidType::get(b.getContext()), ValueRange{place, i32(b, 1), isFirst},
+            "@$2 red.release.gpu.global.add.u32 [$0], $1;", "l,r,b,~{memory}");
+}
+
+void Fragments::storeSum(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in) {
+  constexpr int64_t side = Ldmatrix::side, cellCols = 8;
+  tile::ViewOp view = viewOf(op.getView());
+  ArrayRef<int64_t> shape = op.getValue().getType().getShape();
+  const auto grid = kernel.gridOf(shape[0]);
+  const int64_t slots = 2 * groupsOf(shape[0]), cells = shape[1] / grid.cols / cellCols;
+  Value turn = op.getTurns() ? kernel.element(b, op.getTurns(), in.getPlace()) : Value();
+  if (turn)
+    awaitTurn(b, turn, in.getTurn(), kernel.threads);
+  Value lane = laneId(b), firstRow = firstRowOfWarp(b, kernel, shape[0]);
+  firstRow = arith::AddIOp::create(b, firstRow, arith::ShRUIOp::create(b, lane, i32(b, 2)));
+  Value col = arith::ShLIOp::create(b, arith::AndIOp::create(b, lane, i32(b, 3)), i32(b, 1));
+  col = arith::AddIOp::create(b, col, firstColumnOfWarp(b, kernel, shape[0]));
+  IrInt row = IrInt(b, in.getRow()) + IrInt(b, toIndex(b, firstRow)),
+        length(b, kernel.length(b, view, in.getBatch()));
+  for (int64_t slot = 0; slot < slots; ++slot) {
+    IrInt at = row + (slot / 2 * side + slot % 2 * cellCols);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(scf::IfOp::create(b, lessThan(at, length).get()).thenBlock());
+    Value base = kernel.address(b, view, in.getBatch(), in.getHead(), at.get(), toIndex(b, col));
+    for (int64_t cell = 0; cell < cells; ++cell) {
+      const int64_t first = cell / 2 * grid.cols * side + cell % 2 * cellCols;
+      for (int64_t i = 0; i < 2; ++i) {
+        Value one = LLVM::ExtractElementOp::create(
+            b, in.getValue(), i32(b, (slot / 2 * cells + cell) * 4 + slot % 2 * 2 + i));
+        inlineAsm(b, LLVM::LLVMVoidType::get(b.getContext()), ValueRange{base, one},
+                  "red.relaxed.gpu.global.add.f32 [$0+" + std::to_string((first + i) * 4) +
+                      "], $1;",
+                  "l,f,~{memory}");
+      }
+    }
+  }
+  if (turn)
+    passTurn(b, turn);
+}
+
+} // namespace flash::nvvm

@@ -1,0 +1,88 @@
+// RUN: flash-opt %s --convert-flash-tile-to-nvvm --canonicalize --cse | FileCheck %s --enable-var-scope
+!m = memref<?x?x?x64xbf16, strided<[?, ?, ?, 1], offset: ?>>
+!s = memref<?x?x?x64xf32, strided<[?, ?, ?, 1], offset: ?>>
+!l = memref<?x?x?xf32, strided<[?, ?, ?], offset: ?>>
+
+// Statistics of queries come by 4 bytes a thread and are read as a pair of every eight columns; dS goes through shared
+// memory and is read transposed; 8 warps share 64 rows of dQ, which take turns in blocks of 16 columns; it is added in turn.
+// CHECK-LABEL: llvm.func @block(
+// CHECK:         "cp.async.ca.shared.global [$0+0], [$1+0], 4, $2;"
+// CHECK:         nvvm.cp.async.commit.group
+// CHECK:         nvvm.cp.async.wait.group 0
+// CHECK-NEXT:    nvvm.barrier
+// CHECK-COUNT-8: llvm.load %{{.*}} : !llvm.ptr<3> -> vector<2xf32>
+// CHECK:         llvm.shufflevector {{.*}} [0, 1, 0, 1, 2, 3, 2, 3,
+// CHECK-COUNT-2: arith.cmpi {{.*}} : vector<32xi32>
+// CHECK-COUNT-16: st.shared.b32
+// CHECK-NOT:     cp.async.wait.group
+// CHECK:         nvvm.barrier
+// CHECK:         ldmatrix.sync.aligned.m8n8.x4.trans
+// CHECK-COUNT-4: nvvm.mma.sync
+// CHECK:         scf.while
+// CHECK:           "ld.acquire.gpu.global.b32 $0, [$1];"
+// CHECK:           barrier.cta.red.or.pred
+// CHECK:         "red.relaxed.gpu.global.add.f32 [$0+0], $1;"
+// CHECK:         "red.relaxed.gpu.global.add.f32 [$0+132], $1;"
+// CHECK:         nvvm.barrier
+// CHECK:         "@$2 red.release.gpu.global.add.u32 [$0], $1;"
+func.func @block(%q: !m {flash.arg = "q"}, %lse: !l {flash.arg = "lse"}, %sum: !s {flash.arg = "dq_sum"},
+                 %turns: memref<?xi32, strided<[1], offset: ?>> {flash.arg = "turns"}, %i: index {flash.arg = "i"})
+    attributes {flash.kernel, flash.target = #flash.target<"sm_80">, flash.threads = 256 : i64, flash.shared_bytes = 40960 : i64} {
+  %one = arith.constant 1.0 : f32
+  %lv = flash_tile.view %lse {padded = 64 : i64} : !l -> <1xf32>
+  %kv = flash_tile.view %q : !m -> <64xbf16>
+  %sv = flash_tile.view %sum {padded = 64 : i64} : !s -> <64xf32>
+  %kr = flash_tile.ring "k" {offset = 0 : i64} : <1x128x64xbf16>
+  %dr = flash_tile.ring "ds" {offset = 16384 : i64} : <1x128x64xbf16>
+  %lr = flash_tile.ring "lse" {offset = 32768 : i64} : <1x1x64xf32>
+  flash_tile.fill %kv[%i, %i, %i] -> %kr[%i] : <64xbf16> -> <1x128x64xbf16>
+  flash_tile.fill %lv[%i, %i, %i] -> %lr[%i] : <1xf32> -> <1x1x64xf32>
+  %kt = flash_tile.wait %kr[%i] : <1x128x64xbf16> -> <128x64xbf16>
+  %lt = flash_tile.wait %lr[%i] : <1x1x64xf32> -> <1x64xf32>
+  %l = flash_tile.read %lt : <1x64xf32> -> <1x64xf32>
+  %p = flash_tile.splat %one : f32 -> <128x64xf32>
+  %x = flash_tile.map %p, %l : !flash_tile.frag<128x64xf32>, !flash_tile.frag<1x64xf32> -> <128x64xf32> {
+  ^bb0(%a: f32, %b: f32):
+    %d = arith.subf %a, %b : f32
+    flash_tile.yield %d : f32
+  }
+  %seen = flash_tile.mask %x by <causal> at[%i, %i] lengths(%i, %i) trans : <128x64xf32>
+  %ds = flash_tile.cast %seen : <128x64xf32> -> <128x64xbf16>
+  flash_tile.write %ds -> %dr[%i] : <128x64xbf16> -> <1x128x64xbf16>
+  %dt = flash_tile.wait %dr[%i] : <1x128x64xbf16> -> <128x64xbf16>
+  %f = flash_tile.mma %dt trans, %kt : !flash_tile.tile<128x64xbf16>, <128x64xbf16> -> <64x64xf32>
+  %dq = flash_tile.mma_wait %f : <64x64xf32> -> <64x64xf32>
+  flash_tile.store sum %dq -> %sv[%i, %i, %i] turn(%turns[%i] is %i : memref<?xi32, strided<[1], offset: ?>>) : <64x64xf32> -> <64xf32>
+  return
+}
+
+// Without products each thread has four columns of a row: eights are joined by shuffles, rows through shared memory. A turn
+// is cleared by one thread. Columns past the view's are zeros.
+// CHECK-LABEL: llvm.func @rows(
+// CHECK:         llvm.store %{{.*}} : i32, !llvm.ptr<1>
+// CHECK:         llvm.load %{{.*}} -> vector<2xi32>
+// CHECK:         llvm.bitcast %{{.*}} : vector<2xi32> to vector<4xbf16>
+// CHECK:         arith.extf
+// CHECK-COUNT-3: nvvm.shfl.sync bfly
+// CHECK:         nvvm.barrier
+// CHECK:         llvm.store %{{.*}} : f32, !llvm.ptr<3>
+// CHECK:         nvvm.barrier
+// CHECK-COUNT-2: llvm.load %{{.*}} : !llvm.ptr<3> -> f32
+// CHECK:         llvm.store %{{.*}} : vector<1xf32>, !llvm.ptr<1>
+func.func @rows(%o: !m {flash.arg = "o"}, %delta: !l {flash.arg = "delta"}, %turns: memref<?xi32, strided<[1], offset: ?>> {flash.arg = "turns"},
+                %i: index {flash.arg = "i"})
+    attributes {flash.kernel, flash.target = #flash.target<"sm_80">, flash.threads = 256 : i64, flash.columns = 64 : i64, flash.shared_bytes = 1024 : i64} {
+  %none = arith.constant 0 : i32
+  %ov = flash_tile.view %o : !m -> <64xbf16>
+  %dv = flash_tile.view %delta {padded = 64 : i64} : !l -> <1xf32>
+  memref.store %none, %turns[%i] : memref<?xi32, strided<[1], offset: ?>>
+  %x = flash_tile.load %ov[%i, %i, %i] : <64xbf16> -> <16x64xbf16>
+  %w = flash_tile.map %x : !flash_tile.frag<16x64xbf16> -> <16x64xf32> {
+  ^bb0(%a: bf16):
+    %b = arith.extf %a : bf16 to f32
+    flash_tile.yield %b : f32
+  }
+  %s = flash_tile.sum %w : <16x64xf32> -> <16x1xf32>
+  flash_tile.store %s -> %dv[%i, %i, %i] : <16x1xf32> -> <1xf32>
+  return
+}
