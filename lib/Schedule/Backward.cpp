@@ -59,18 +59,19 @@ static BackwardTile sm80Tile(Target target, int64_t headSize) {
 
 /// What the main kernel keeps in shared memory, by the names of its rings.
 static std::vector<RingNeed> backwardRings(const Plan &plan, ElementType element) {
+  const bool barriers = plan.roles;
   auto ring = [&](const char *name, int64_t rows, int64_t columns, int64_t stages) {
     return RingNeed{.name = name,
                     .bytes = tileBytes(rows, columns, elementBytes(element)),
                     .stages = stages,
-                    .barriers = false};
+                    .barriers = barriers};
   };
   auto row = [&](const char *name) {
     return RingNeed{.name = name,
                     .bytes = rowBytes(plan.tileM),
                     .align = rowBytes(1),
                     .stages = plan.stages,
-                    .barriers = false};
+                    .barriers = barriers};
   };
   return {ring("k", plan.tileN, plan.headTile, 1),
           ring("v", plan.tileN, plan.headTileV, 1),
@@ -96,6 +97,31 @@ static std::optional<std::string> whyNotOnSm80(const Plan &plan, const Problem &
   return std::nullopt;
 }
 
+/// What a consumer multiplies at once: its keys, and its queries or columns of dQ.
+static constexpr int64_t productRows = warpRows * warpgroupWarps;
+
+/// All that a block of two consumers can have: their fragments alone are 192.
+static constexpr RoleRegisters roleRegisters{2, 24, 240};
+
+static std::optional<std::string> whyNotOnSm90(const Plan &plan, const Problem &problem) {
+  const int64_t keys = productRows * plan.consumers, queries = productRows * plan.consumers;
+  if (plan.tileN != keys)
+    return "expected " + std::to_string(productRows) + " keys for each of " +
+           std::to_string(plan.consumers) + " consumers, the tile has " +
+           std::to_string(plan.tileN);
+  if (plan.tileM % queries && (plan.tileM != productRows || plan.headTile % keys))
+    return "expected consumers to divide dQ in parts of " + std::to_string(productRows) +
+           " queries or columns, " + std::to_string(plan.consumers) + " have " +
+           std::to_string(plan.tileM) + " by " + std::to_string(plan.headTile);
+  if (plan.ordered)
+    return "sums in an order are not built for " + std::string(targetName(problem.target)) +
+           "; use " + std::string(targetName(Target::cpu));
+  auto layout = layOut(backwardRings(plan, problem.element), machineOf(problem.target));
+  if (auto *sentence = std::get_if<std::string>(&layout))
+    return *sentence;
+  return std::nullopt;
+}
+
 static void chooseTile(Plan &plan, const Problem &problem, const PlanOverrides &overrides) {
   BackwardTile tile{cpuTile, cpuTile, 0, 1, 1, true, "a tile's operands stay in a core's caches"};
   if (problem.target != Target::cpu && !machineOf(problem.target).roles)
@@ -104,10 +130,16 @@ static void chooseTile(Plan &plan, const Problem &problem, const PlanOverrides &
     tile = referenceTileBackward(problem.target, max(plan.headTile, plan.headTileV),
                                  plan.mask.kind == MaskKind::causal,
                                  plan.mask.kind == MaskKind::local, problem.softcap);
+  if (problem.target != Target::cpu && machineOf(problem.target).roles) // whole products of dQ
+    tile.tileM = max(tile.tileM / productRows, 1) * productRows;
   plan.tileM = overrides.tileM.value_or(tile.tileM);
   plan.tileN = overrides.tileN.value_or(tile.tileN);
   plan.stages = overrides.stages.value_or(max(tile.stagesQ, 1));
   plan.consumers = overrides.consumers.value_or(max(tile.consumers, 1));
+  if (machineOf(problem.target).roles) {
+    plan.producerRegisters = overrides.producerRegisters.value_or(roleRegisters.producer);
+    plan.consumerRegisters = overrides.consumerRegisters.value_or(roleRegisters.consumer);
+  }
   plan.overlap = plan.stealing = false;
   plan.reasons.tile = overrides.tileM || overrides.tileN || overrides.stages
                           ? overrides.why
@@ -149,7 +181,8 @@ static std::optional<std::string> whyNotBackward(const Plan &plan, const Problem
   if (auto sentence = problem.target == Target::cpu
                           ? whyNotTile(tileOf(plan), {plan.headTile, plan.headTileV},
                                        problem.element, machineOf(problem.target))
-                          : whyNotOnSm80(plan, problem))
+                      : machineOf(problem.target).roles ? whyNotOnSm90(plan, problem)
+                                                        : whyNotOnSm80(plan, problem))
     return sentence;
   if (problem.deterministic && !plan.ordered)
     return "deterministic gradients sum dQ in an order, the plan says ordered = false; leave it "
@@ -171,7 +204,11 @@ std::variant<Plan, Refusal> planBackward(Plan plan, const Problem &problem,
   plan.reasons.stealing = "the hardware hands out tiles";
   const int64_t widest = 128; // whose dK and dV fit into registers
   const bool isWide = max(plan.headTile, plan.headTileV) > widest;
-  if (problem.target != Target::cpu && (machineOf(problem.target).roles || isWide))
+  if (problem.target != Target::cpu)
+    plan.roles = machineOf(problem.target).roles;
+  // Kernels with roles compile for who names them, but have not met the machine yet.
+  const bool isUntried = plan.roles && problem.target != Target::cpu && !overrides.hasRoles;
+  if (problem.target != Target::cpu && (isUntried || isWide))
     return Refusal{Refusal::notBuilt,
                    "gradients" +
                        std::string(isWide ? " of head sizes above " + std::to_string(widest) : "") +
@@ -180,8 +217,8 @@ std::variant<Plan, Refusal> planBackward(Plan plan, const Problem &problem,
   if (auto sentence = whyNotBackward(plan, problem, overrides))
     return Refusal{Refusal::invalid, *sentence};
   if (problem.target != Target::cpu) {
-    plan.roles = false;
-    plan.threads = plan.tileN / warpRows * warpThreads;
+    plan.threads = plan.roles ? (plan.consumers + 1) * warpgroupWarps * warpThreads
+                              : plan.tileN / warpRows * warpThreads;
     auto layout = layOut(backwardRings(plan, problem.element), machineOf(problem.target));
     plan.sharedBytes = std::get<BlockLayout>(layout).sharedBytes;
   }

@@ -46,8 +46,8 @@ private:
     Type element = isa<FragType>(value.getType())
                        ? cast<FragType>(value.getType()).getElementType()
                        : cast<FlightType>(value.getType()).getElementType();
-    if (shape[0] == 1) // the columns of a warp's row
-      return schedule::ceilDiv(shape[1], 4);
+    if (shape[0] == 1) // read where they are needed
+      return 0;
     const int64_t groups = schedule::ceilDiv(shape[0], schedule::warpRows * warps);
     // A value a row is kept by all lanes that share the row: two rows a lane.
     if (shape[1] == 1)

@@ -79,8 +79,14 @@ LogicalResult selectTile(AttentionBackwardOp op) {
   PlanAttr attr = filled(op.getPlanAttr(), "tile", pairOf(builder, plan->tileM, plan->tileN),
                          plan->reasons.tile);
   attr = filled(attr, "stages", builder.getI64IntegerAttr(plan->stages));
-  if (op.getTarget()->target() != schedule::Target::cpu)
+  if (op.getTarget()->target() != schedule::Target::cpu) {
     attr = filled(attr, "persistent", builder.getBoolAttr(plan->persistent));
+    if (plan->roles) {
+      attr = filled(attr, "consumers", builder.getI64IntegerAttr(plan->consumers));
+      attr = filled(attr, "registers",
+                    pairOf(builder, plan->producerRegisters, plan->consumerRegisters));
+    }
+  }
   attr = filled(attr, "ordered", builder.getBoolAttr(plan->ordered), plan->reasons.ordered);
   op.setPlanAttr(attr);
   op.setMaskAttr(MaskAttr::get(op.getContext(), plan->mask));

@@ -52,6 +52,7 @@ STRUCTURES = [
 ]
 # Where rows are looked up; pages of 1 are gathered.
 SERVING = ("packed", "used", "pages of 1", "pages of 16", "pages of 256")
+BACKWARD_HEADS = (64, 128)
 SM80_STRUCTURES = [
     (64, "tile = [64, 64], registers = [168, 168]"),
     (64, "tile = [128, 64], overlap = false, defer_max = false"),
@@ -100,6 +101,10 @@ def sm90_cases():
         yield d, dv, "local", "bf16", ("softcap", "sink")
         yield d, dv, "causal", "bf16", ("sink",)
         yield d, dv, "causal", "bf16", ("gather",)
+        if d == dv and d in BACKWARD_HEADS:
+            for mask in MASKS:
+                yield d, dv, mask, "bf16", ("backward",)
+            yield d, dv, "causal", "f16", ("backward",)
         yield d, dv, "dense", "bf16", ("splits = 3",)
         yield d, dv, "causal", "f16", ("splits = 3", "softcap", "sink")
         yield d, dv, "dense", "bf16", ("1 query", "splits = 3")
@@ -119,8 +124,22 @@ def name_of(case):
     return " ".join([f"{d}x{dv}", mask, element, *options, target])
 
 
+def backward_text(d, dv, mask, element, target):
+    """The gradients' op over memrefs of any strides, as a module."""
+    t, u = (f"memref<?x?x?x{cols}x{element}, strided<[?, ?, ?, 1], offset: ?>>" for cols in (d, dv))
+    lse = "memref<?x?x?xf32, strided<[?, ?, ?], offset: ?>>"
+    return f"""func.func @attention(%q: {t}, %k: {t}, %v: {u}, %o: {u}, %lse: {lse}, %do: {u}, %dq: {t}, %dk: {t}, %dv: {u}, %scale: f32) {{
+  flash.attention_backward %q, %k, %v, %o, %lse, %do scale %scale outs(%dq, %dk, %dv : {t}, {t}, {u}) by #flash.mask<{MASKS[mask]}>
+      {{target = #flash.target<"{target}">, plan = #flash.plan<consumers = 2>}} : {t}, {t}, {u}, {u}, {lse}, {u}
+  return
+}}
+"""
+
+
 def op_text(d, dv, mask, element, options, target):
     """The attention op over memrefs of any strides, as a module."""
+    if "backward" in options:
+        return backward_text(d, dv, mask, element, target)
     softcap, sink = "softcap" in options, "sink" in options
     fields = {"gather": 'transfer = "gather"', "schedule": 'order = "varlen_dynamic"'}
     plan = ", ".join(fields.get(o, o) for o in options if o in fields or "=" in o)
@@ -208,14 +227,16 @@ def check(case, tools, folder):
         start = time.monotonic()
         ptx = run([tools.compiler, str(base) + ".mlir", "--emit=ptx"])
         seconds = time.monotonic() - start
-        tiles = run([tools.compiler, str(base) + ".mlir", "--emit=mlir"])
-        plan = json.loads(run([tools.compiler, str(base) + ".mlir", "--explain", "--json"]))
+        explained = "backward" not in case[4]  # of an attention alone
+        if explained:
+            tiles = run([tools.compiler, str(base) + ".mlir", "--emit=mlir"])
+            plan = json.loads(run([tools.compiler, str(base) + ".mlir", "--explain", "--json"]))
         base.with_suffix(".ptx").write_text(ptx)
         remarks.append(f"{seconds:.2f} s to PTX")
         for arch in ARCHITECTURES[case[-1]]:
             log = run([tools.ptxas, "-v", f"-arch={arch}", str(base) + ".ptx", "-o", str(base) + ".cubin"])
             complaints += [line.strip() for line in log.splitlines() if "Potential Performance Loss" in line]
-            complaints += over_plan(ptx, tiles, plan, log)
+            complaints += over_plan(ptx, tiles, plan, log) if explained else ()
             spilled = sum(int(x) for x in re.findall(r"(\d+) bytes spill stores", log))
             if spilled:
                 accesses, depth = sass.spills(str(base) + ".cubin")

@@ -24,8 +24,13 @@
 // CHECK: flash_tile.mma %[[K]], %[[Q]] trans : {{.*}} -> <64x32xf32>
 // CHECK: %[[DO:.*]] = flash_tile.wait
 // CHECK: flash_tile.mma %[[V]], %[[DO]] trans : {{.*}} -> <64x32xf32>
-// CHECK: flash_tile.read %{{.*}} : <1x32xf32>
+// CHECK: flash_tile.mma_wait
 // CHECK: flash_tile.mask %{{.*}} by <dense> at[%{{.*}}, %{{.*}}] lengths(%{{.*}}, %{{.*}}) trans : <64x32xf32>
+// CHECK: flash_tile.read %{{.*}} : <1x32xf32>
+// CHECK: %[[P:.*]] = flash_tile.map
+// CHECK: flash_tile.mma_wait
+// CHECK: flash_tile.read %{{.*}} : <1x32xf32>
+// CHECK: flash_tile.map %[[P]],
 // CHECK: flash_tile.mma %{{.*}}, %[[DO]] acc
 // CHECK: %[[DS:.*]] = flash_tile.cast
 // CHECK: flash_tile.write %[[DS]] -> %[[R:.*]][%[[IT:.*]]] : <64x32xbf16>

@@ -67,7 +67,18 @@ TEST(Plan, GradientsRefused) {
   Problem p = problem(Target::sm90);
   p.backward = true;
   EXPECT_EQ(refused(p, {}, Refusal::notBuilt), "gradients are not built for sm_90a; use cpu");
-  p.target = Target::cpu;
+  const PlanOverrides roles{.consumers = 2, .hasRoles = true};
+  Plan plan = planned(p, roles);
+  EXPECT_EQ(plan.tileM, 64);
+  EXPECT_EQ(plan.tileN, 128);
+  EXPECT_EQ(plan.threads, 384);
+  EXPECT_EQ(refused(p, {.tileN = 96, .consumers = 2, .hasRoles = true}),
+            "expected 64 keys for each of 2 consumers, the tile has 96");
+  EXPECT_EQ(refused(p, {.tileM = 96, .consumers = 2, .hasRoles = true}),
+            "expected consumers to divide dQ in parts of 64 queries or columns, 2 have 96 by 128");
+  p.deterministic = true;
+  EXPECT_EQ(refused(p, roles), "sums in an order are not built for sm_90a; use cpu");
+  p.deterministic = false, p.target = Target::cpu;
   EXPECT_EQ(refused(p, {.splitBy = SplitBy::rows}),
             "a plan of gradients has no split_by; leave it out");
   EXPECT_EQ(refused(p, {.order = WorkOrder::dynamic}),

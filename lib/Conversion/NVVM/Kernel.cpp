@@ -83,10 +83,18 @@ int64_t slotBytes(tile::RingType type) {
     return schedule::rowBytes(type.getShape()[2]);
   return panelsOf(type.getShape()[2]) * type.getShape()[1] * panelRowBytes;
 }
-Value sliceOffset(ImplicitLocOpBuilder &b, tile::SliceOp op, Value col, int64_t unit) {
-  const int64_t panel = op.getTile().getType().getShape()[0] * panelRowBytes / unit;
-  Value number = toI32(b, floorDiv(IrInt(b, col), panelCols).get());
-  return arith::MulIOp::create(b, number, i32(b, panel));
+int64_t panelRows(Value tile) {
+  while (auto slice = tile.getDefiningOp<tile::SliceOp>())
+    tile = slice.getTile();
+  return cast<tile::TileType>(tile.getType()).getShape()[0];
+}
+Value sliceOffset(ImplicitLocOpBuilder &b, tile::SliceOp op, tile::SliceOp::Adaptor in,
+                  int64_t unit) {
+  const int64_t row = panelRowBytes / unit, panel = panelRows(op.getTile()) * row;
+  IrInt offset = floorDiv(IrInt(b, in.getCol()), panelCols) * panel;
+  if (in.getRow())
+    offset = offset + IrInt(b, in.getRow()) * row;
+  return toI32(b, offset.get());
 }
 
 //===----------------------------------------------------------------------===//

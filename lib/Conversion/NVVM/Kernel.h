@@ -111,8 +111,10 @@ int64_t panelsOf(int64_t cols);
 inline constexpr int64_t panelCols = 64, panelRowBytes = 128;
 
 /// Where a slice's tile begins, behind the one it is of, in units of `unit` bytes (i32).
-mlir::Value sliceOffset(mlir::ImplicitLocOpBuilder &b, tile::SliceOp op, mlir::Value col,
+mlir::Value sliceOffset(mlir::ImplicitLocOpBuilder &b, tile::SliceOp op, tile::SliceOp::Adaptor in,
                         int64_t unit);
+/// Rows of the panels that a tile, or the one it is a slice of, lies in.
+int64_t panelRows(mlir::Value tile);
 
 // Numbers of the executing thread, i32.
 mlir::Value threadId(mlir::ImplicitLocOpBuilder &b);

@@ -131,4 +131,25 @@ Value readTile(ImplicitLocOpBuilder &b, Kernel &kernel, tile::TileType type, Val
   return cells;
 }
 
+Value readRow(ImplicitLocOpBuilder &b, int64_t cols, Value tile) {
+  constexpr int64_t cellCols = 8;
+  Value lane = arith::AndIOp::create(b, laneId(b), i32(b, 3));
+  Value first =
+      arith::AddIOp::create(b, tile, arith::MulIOp::create(b, lane, i32(b, 2 * sizeof(float))));
+  auto type = LLVM::LLVMPointerType::get(b.getContext(),
+                                         static_cast<unsigned>(NVVM::NVVMMemorySpace::Shared));
+  auto pair = VectorType::get({2}, b.getF32Type());
+  Value base = LLVM::IntToPtrOp::create(b, type, first);
+  Value row = LLVM::PoisonOp::create(b, VectorType::get({cols / 4}, b.getF32Type()));
+  for (int64_t c = 0; c < cols / cellCols; ++c) {
+    Value at = LLVM::GEPOp::create(b, type, b.getF32Type(), base,
+                                   ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(c * cellCols)});
+    Value two = LLVM::LoadOp::create(b, pair, at, /*alignment=*/2 * sizeof(float));
+    for (int64_t i = 0; i < 2; ++i)
+      row = LLVM::InsertElementOp::create(b, row, LLVM::ExtractElementOp::create(b, two, i32(b, i)),
+                                          i32(b, 2 * c + i));
+  }
+  return row;
+}
+
 } // namespace flash::nvvm

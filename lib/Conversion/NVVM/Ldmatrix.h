@@ -45,6 +45,10 @@ private:
 mlir::Value readTile(mlir::ImplicitLocOpBuilder &b, Kernel &kernel, tile::TileType type,
                      mlir::Value address);
 
+/// A row of f32 at a byte address: a pair of every eight columns, in each of the lanes that have
+/// them (Fragments.h).
+mlir::Value readRow(mlir::ImplicitLocOpBuilder &b, int64_t cols, mlir::Value address);
+
 /// The reverse, without stmatrix.
 void writeTile(mlir::ImplicitLocOpBuilder &b, Kernel &kernel, tile::TileType type,
                mlir::Value address, mlir::Value cells);

@@ -57,7 +57,7 @@ public:
     return readTile(b, kernel, op.getTile().getType(), tile);
   }
   Value slice(B &b, tile::SliceOp op, tile::SliceOp::Adaptor in) override {
-    return arith::AddIOp::create(b, in.getTile(), sliceOffset(b, op, in.getCol(), 1));
+    return arith::AddIOp::create(b, in.getTile(), sliceOffset(b, op, in, 1));
   }
   void write(B &b, tile::WriteOp op, tile::WriteOp::Adaptor in) override;
   void storeStaged(B &, tile::StoreOp, tile::StoreOp::Adaptor) override {}
@@ -68,9 +68,6 @@ private:
   static bool isWritten(tile::RingOp ring) {
     return llvm::any_of(ring->getUsers(), [](Operation *user) { return isa<tile::WriteOp>(user); });
   }
-  /// A pair of every eight columns, in each of the lanes that have them (Fragments.h).
-  static Value readRow(B &b, int64_t cols, Value tile);
-
   /// Byte of the slot within shared memory.
   Value slotOffset(B &b, tile::RingOp ring, Value it) {
     const int64_t stages = ring.getType().getShape()[0];
@@ -160,27 +157,6 @@ void Sm80Emitter::write(B &b, tile::WriteOp op, tile::WriteOp::Adaptor in) {
   auto type = tile::TileType::get(b.getContext(), ring.getType().getShape().drop_front(),
                                   ring.getType().getElementType());
   writeTile(b, kernel, type, tileOf(b, ring, in.getIt()), in.getValue());
-}
-
-Value Sm80Emitter::readRow(B &b, int64_t cols, Value tile) {
-  constexpr int64_t cellCols = 8;
-  Value lane = arith::AndIOp::create(b, laneId(b), i32(b, 3));
-  Value first =
-      arith::AddIOp::create(b, tile, arith::MulIOp::create(b, lane, i32(b, 2 * sizeof(float))));
-  auto type = LLVM::LLVMPointerType::get(b.getContext(),
-                                         static_cast<unsigned>(NVVM::NVVMMemorySpace::Shared));
-  auto pair = VectorType::get({2}, b.getF32Type());
-  Value base = LLVM::IntToPtrOp::create(b, type, first);
-  Value row = LLVM::PoisonOp::create(b, VectorType::get({cols / 4}, b.getF32Type()));
-  for (int64_t c = 0; c < cols / cellCols; ++c) {
-    Value at = LLVM::GEPOp::create(b, type, b.getF32Type(), base,
-                                   ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(c * cellCols)});
-    Value two = LLVM::LoadOp::create(b, pair, at, /*alignment=*/2 * sizeof(float));
-    for (int64_t i = 0; i < 2; ++i)
-      row = LLVM::InsertElementOp::create(b, row, LLVM::ExtractElementOp::create(b, two, i32(b, i)),
-                                          i32(b, 2 * c + i));
-  }
-  return row;
 }
 
 /// Each 16 x 16 block of B serves all of the warp's rows: two products of 16 x 8 per 16 rows.

@@ -95,6 +95,7 @@ public:
   void release(B &b, tile::RingOp ring, Value it) override;
   Value publish(B &b, tile::RingOp ring, Value it, Value ordinal) override;
   Value follow(B &b, tile::RingOp ring, Value it) override;
+  void write(B &b, tile::WriteOp op, tile::WriteOp::Adaptor in) override;
   Value slice(B &b, tile::SliceOp op, tile::SliceOp::Adaptor in) override;
   void storeStaged(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in) override;
   Value mma(B &b, tile::MmaOp op, tile::MmaOp::Adaptor in) override;
@@ -153,6 +154,14 @@ private:
   static int64_t boxRows(tile::RingOp ring) {
     return ring.getType().getShape()[1] / static_cast<int64_t>(ring.getCluster());
   }
+  /// Whether warps fill it themselves.
+  static bool isWritten(tile::RingOp ring) {
+    return llvm::any_of(ring->getUsers(), llvm::IsaPred<tile::WriteOp>);
+  }
+  /// Whether it holds rows of f32, copied as they lie.
+  static bool holdsRows(tile::RingOp ring) {
+    return !holdsOrdinals(ring) && ring.getType().getShape()[1] == 1;
+  }
   static bool holdsOrdinals(tile::RingOp ring) {
     return !isa<FloatType>(ring.getType().getElementType());
   }
@@ -193,6 +202,8 @@ private:
   }
   void copyBoxes(B &b, tile::FillOp op, Value head, Kernel::Place place, int64_t rows, Value offset,
                  Value full);
+  void copyRow(B &b, tile::FillOp::Adaptor in, tile::ViewOp view, tile::RingOp ring, Value offset,
+               Value full);
   void copyByTables(B &b, tile::FillOp op, tile::FillOp::Adaptor in, tile::RingOp ring,
                     Value offset, Value full);
 
@@ -239,7 +250,12 @@ std::string Sm90Emitter::whyNotBuilt(Operation *op) const {
       if (copies && role.getUnits().size() == 1 && role.getInstances() > 1)
         return "a role that copies several times";
     }
-  } else if (auto fill = dyn_cast<tile::FillOp>(op); fill && !gathers) {
+  } else if (auto fill = dyn_cast<tile::FillOp>(op); fill && holdsRows(ringOf(fill.getRing()))) {
+    const int64_t cols = fill.getRing().getType().getShape()[2];
+    // Whole rows then, which lie at multiples of 16 bytes (PTX ISA, "cp.async.bulk").
+    if (gathers || viewOf(fill.getView()).getPadded() % cols || cols % 4)
+      return "copying " + std::to_string(cols) + " values that may lie anywhere";
+  } else if (fill && !gathers) {
     tile::ViewOp view = viewOf(fill.getView());
     const int64_t rows = boxRows(ringOf(fill.getRing())), heads = view.getGroup();
     if (rows % heads)
@@ -258,7 +274,7 @@ std::string Sm90Emitter::whyNotBuilt(Operation *op) const {
              std::to_string(ring.getCluster()) + " blocks fill";
   } else if (auto read = dyn_cast<tile::ReadOp>(op)) {
     ArrayRef<int64_t> shape = read.getTile().getType().getShape();
-    if (shape[0] != schedule::warpRows * kernel.warps || shape[1] % 16)
+    if (shape[0] != 1 && (shape[0] != schedule::warpRows * kernel.warps || shape[1] % 16))
       return "reading a tile of " + std::to_string(shape[0]) + " rows and " +
              std::to_string(shape[1]) + " columns in " + std::to_string(kernel.warps) + " warps";
   } else if (auto mma = dyn_cast<tile::MmaOp>(op)) {
@@ -269,6 +285,22 @@ std::string Sm90Emitter::whyNotBuilt(Operation *op) const {
              " warps";
     if (cols > kMaxCols || cols % 8)
       return "a product of " + std::to_string(cols) + " columns";
+    if (mma.getTransA() && kernel.warps > kWarpsPerGroup)
+      return "a product of a transposed tile by several warpgroups";
+  } else if (auto write = dyn_cast<tile::WriteOp>(op)) {
+    ArrayRef<int64_t> shape = write.getValue().getType().getShape();
+    if (shape[0] != schedule::warpRows * kernel.warps || shape[1] % Ldmatrix::side ||
+        write.getValue().getType().getElementType().isF32())
+      return "writing a fragment of " + std::to_string(shape[0]) + " rows and " +
+             std::to_string(shape[1]) + " columns in " + std::to_string(kernel.warps) + " warps";
+  } else if (auto slice = dyn_cast<tile::SliceOp>(op)) {
+    ArrayRef<int64_t> part = slice.getResult().getType().getShape(),
+                      all = slice.getTile().getType().getShape();
+    if ((part[1] != all[1] && part[1] % panelCols) || part[0] % kSwizzleRows)
+      return "a slice of " + std::to_string(part[0]) + " rows and " + std::to_string(part[1]) +
+             " columns";
+  } else if (auto store = dyn_cast<tile::StoreOp>(op); store && store.getTurns()) {
+    return "adding in turn";
   } else if (auto store = dyn_cast<tile::StoreOp>(op); store && store.getRing()) {
     tile::ViewOp view = viewOf(store.getView());
     ArrayRef<int64_t> shape = store.getValue().getType().getShape();
@@ -315,7 +347,7 @@ void Sm90Emitter::prologue(B &b) {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(scf::IfOp::create(b, isFirst).thenBlock());
     kernel.func.walk([&](tile::FillOp op) {
-      if (!gathers)
+      if (!gathers && !holdsRows(ringOf(op.getRing())))
         kernel.tensorMap(viewOf(op.getView()),
                          pieceRows(viewOf(op.getView()), boxRows(ringOf(op.getRing()))));
     });
@@ -330,12 +362,15 @@ void Sm90Emitter::prologue(B &b) {
       if (ring.isStaging())
         return;
       for (int64_t s = 0; s < ring.getType().getShape()[0]; ++s) {
-        // One arrival a fill and thread (bytes are counted apart), one a warp that releases, of
-        // all blocks that share the ring. Ordinals are released by the other blocks' copiers too.
+        // One arrival a fill and thread (bytes are counted apart), one a warp that writes or
+        // releases, of all blocks that share the ring. Ordinals are released by the other blocks'
+        // copiers too.
         int64_t releases = ring.getReleases() * kernel.warps * ring.getCluster() +
                            (holdsOrdinals(ring) ? ring.getCluster() - 1 : 0);
         NVVM::MBarrierInitOp::create(b, barrier(b, ring, i32(b, s), false),
-                                     i32(b, ring.getWriters() * (gathers ? gatherThreads : 1)),
+                                     i32(b, ring.getWriters() * (isWritten(ring) ? kernel.warps
+                                                                 : gathers       ? gatherThreads
+                                                                                 : 1)),
                                      Value());
         NVVM::MBarrierInitOp::create(b, barrier(b, ring, i32(b, s), true), i32(b, releases),
                                      Value());
@@ -405,8 +440,10 @@ void Sm90Emitter::fill(B &b, tile::FillOp op, tile::FillOp::Adaptor in) {
     return;
   }
   tile::ViewOp view = viewOf(op.getView());
-  expect(b, full, slotBytes(type));
+  expect(b, full, holdsRows(ring) ? type.getShape()[2] * sizeof(float) : slotBytes(type));
   Value offset = slotOffset(b, ring, slot.number);
+  if (holdsRows(ring))
+    return copyRow(b, in, view, ring, offset, full);
   if (view.hasTables())
     return copyByTables(b, op, in, ring, offset, full);
   const int64_t cluster = ring.getCluster(), share = boxRows(ring);
@@ -431,6 +468,17 @@ void Sm90Emitter::fill(B &b, tile::FillOp op, tile::FillOp::Adaptor in) {
             ".multicast::cluster [$0], [$1, {$2, $3, $4, $5}], [$6], $7;",
             "r,l,r,r,r,r,r,h,~{memory}");
   }
+}
+
+/// Starts the copy of a row of values, which is contiguous in a padded view.
+void Sm90Emitter::copyRow(B &b, tile::FillOp::Adaptor in, tile::ViewOp view, tile::RingOp ring,
+                          Value offset, Value full) {
+  Value from = kernel.address(b, view, in.getBatch(), in.getHead(), in.getRow(), Value());
+  asmText(b,
+          {kernel.shared(b, offset), from,
+           i32(b, ring.getType().getShape()[2] * static_cast<int64_t>(sizeof(float))), full},
+          "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [$0], [$1], $2, [$3];",
+          "r,l,r,r,~{memory}");
 }
 
 /// Starts the copy of one box a panel: `rows` of the view's memref from (batch, row) on. A row that
@@ -535,6 +583,8 @@ Value Sm90Emitter::address(B &b, tile::RingOp ring, const Slot &slot) {
 void Sm90Emitter::release(B &b, tile::RingOp ring, Value it) {
   Slot slot = slotOf(b, ring, it);
   Value lane = laneId(b), empty = barrier(b, ring, slot.number, true);
+  if (holdsRows(ring))
+    NVVM::SyncWarpOp::create(b, i32(b, -1));
   // Ordinals are handed on by the first block alone; else lane r arrives at block r's.
   const int64_t arrivals = holdsOrdinals(ring) ? 1 : ring.getCluster();
   Value isOne = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, lane, i32(b, arrivals));
@@ -589,11 +639,41 @@ Value Sm90Emitter::follow(B &b, tile::RingOp ring, Value it) {
 }
 
 Value Sm90Emitter::read(B &b, tile::ReadOp op, Value tile) {
-  Value cells = readTile(b, kernel, op.getTile().getType(),
-                         arith::MulIOp::create(b, tile, i32(b, kTileUnit)));
-  // One lane releases the tile for all.
-  NVVM::SyncWarpOp::create(b, i32(b, -1));
+  tile::TileType type = op.getTile().getType();
+  Value address = arith::MulIOp::create(b, tile, i32(b, kTileUnit));
+  Value cells = type.getShape()[0] == 1 ? readRow(b, type.getShape()[1], address)
+                                        : readTile(b, kernel, type, address);
+  // One lane releases the tile for all; of a row, `release` sees to that, and it is read as late.
+  if (type.getShape()[0] != 1)
+    NVVM::SyncWarpOp::create(b, i32(b, -1));
   return cells;
+}
+
+/// A warp arrives when its rows are written, and seen by the products' proxy (PTX ISA, "Async
+/// proxy").
+void Sm90Emitter::write(B &b, tile::WriteOp op, tile::WriteOp::Adaptor in) {
+  tile::RingOp ring = ringOf(op.getRing());
+  Slot slot = slotOf(b, ring, in.getIt());
+  await(b, barrier(b, ring, slot.number, true), arith::XOrIOp::create(b, slot.parity, i32(b, 1)));
+  ArrayRef<int64_t> shape = op.getValue().getType().getShape();
+  Value row = firstRowOfWarp(b, kernel, shape[0]);
+  if (in.getRow())
+    row = arith::AddIOp::create(b, row, toI32(b, in.getRow()));
+  Value tile = LLVM::PtrToIntOp::create(b, b.getI32Type(),
+                                        kernel.shared(b, slotOffset(b, ring, slot.number)));
+  Ldmatrix matrices(b, tile, ring.getType().getShape()[1], Ldmatrix::rowsFirst, row);
+  for (int64_t c = 0; c < shape[1]; c += Ldmatrix::side) {
+    SmallVector<Value, 4> words; // of two cells
+    for (int64_t i = 0; i < 4; ++i)
+      words.push_back(LLVM::ExtractElementOp::create(b, in.getValue(), i32(b, c / 4 + i)));
+    matrices.store(b, words, 0, c);
+  }
+  NVVM::FenceProxyOp::create(
+      b, NVVM::ProxyKind::async_shared,
+      NVVM::SharedSpaceAttr::get(b.getContext(), NVVM::SharedSpace::shared_cta));
+  NVVM::SyncWarpOp::create(b, i32(b, -1));
+  arrive(b, barrier(b, ring, slot.number, false),
+         arith::CmpIOp::create(b, arith::CmpIPredicate::eq, laneId(b), i32(b, 0)));
 }
 
 /// Each warp has its own rows of the slot and stores them by itself, so that no warp waits for
@@ -653,23 +733,24 @@ void Sm90Emitter::storeStaged(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in)
 }
 
 Value Sm90Emitter::slice(B &b, tile::SliceOp op, tile::SliceOp::Adaptor in) {
-  return arith::AddIOp::create(b, in.getTile(), sliceOffset(b, op, in.getCol(), kTileUnit));
+  return arith::AddIOp::create(b, in.getTile(), sliceOffset(b, op, in, kTileUnit));
 }
 
 Value Sm90Emitter::mma(B &b, tile::MmaOp op, tile::MmaOp::Adaptor in) {
   auto tileB = op.getB().getType();
-  bool trans = op.getTransB();
+  const bool trans = op.getTransB();
   Wgmma product;
   product.element = tileB.getElementType();
   product.cols = op.getResult().getType().getShape()[1];
   product.k = tileB.getShape()[trans ? 1 : 0];
   product.bTransposed = trans;
-  product.bRows = tileB.getShape()[0];
+  product.bRows = panelRows(op.getB());
   product.aInRegisters = isa<tile::FragType>(op.getA().getType());
+  product.aTransposed = op.getTransA();
   product.aRows = 0;
   Value a = in.getA();
-  if (auto tileA = dyn_cast<tile::TileType>(op.getA().getType())) {
-    product.aRows = tileA.getShape()[0];
+  if (!product.aInRegisters) {
+    product.aRows = panelRows(op.getA());
     if (kernel.warps > kWarpsPerGroup) { // each warpgroup its own 64 rows
       Value offset =
           arith::MulIOp::create(b, warpGroup(b), i32(b, kRowsPerGroup * panelRowBytes / kTileUnit));

@@ -2,40 +2,16 @@
 #include "TileEmitter.h"
 #include "flash/Schedule/Splits.h"
 #include "flash/Schedule/Tile.h"
-#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 
 namespace flash::nvvm {
-
-/// Whether it is a form of an op that only the products of gradients have.
-static bool isOfGradients(Operation *op) {
-  return TypeSwitch<Operation *, bool>(op)
-      .Case([](tile::WriteOp) { return true; })
-      .Case([](tile::FillOp fill) {
-        return fill.getView().getType().getShape()[0] == 1 &&
-               isa<FloatType>(fill.getRing().getType().getElementType());
-      })
-      .Case([](tile::StoreOp store) { return store.getSum(); })
-      .Case([](tile::MmaOp mma) { return mma.getTransA(); })
-      .Case([](tile::MaskOp mask) { return mask.getTrans(); })
-      .Case([](tile::MapOp map) {
-        return llvm::any_of(map.getInputs(), [&](Value input) {
-          return cast<tile::FragType>(input.getType()).getShape()[0] !=
-                 map.getResult().getType().getShape()[0];
-        });
-      })
-      .Default([](Operation *) { return false; });
-}
 
 static bool isWide(Type element) {
   return isa<FloatType>(element) && element.getIntOrFloatBitWidth() != 16;
 }
 
 std::string TileEmitter::whyNotBuilt(Operation *op) const {
-  const auto target = kernel.func->getAttrOfType<TargetAttr>("flash.target").target();
-  if (!kernel.columns && schedule::machineOf(target).roles && isOfGradients(op))
-    return "a part of gradients' products";
   if (auto ring = dyn_cast<tile::RingOp>(op)) {
     if (isWide(ring.getType().getElementType()) && ring.getType().getShape()[1] != 1)
       return "a ring of other than 16-bit elements";

@@ -7,7 +7,8 @@
 //
 // K-major panels (Q, K): stride 1024 B between 8-row groups, the leading offset is ignored; a k
 // step is 32 B within the 128-byte rows of a panel. MN-major panels (V): leading offset = one panel
-// (the next 64 columns), stride 1024 B between 8-row groups; a k step of 16 rows is 2048 B.
+// (the next 64 columns), stride 1024 B between 8-row groups; a k step of 16 rows is 2048 B. So is
+// dS, as the transposed left operand of dQ.
 //
 //===----------------------------------------------------------------------===//
 #include "Wgmma.h"
@@ -102,7 +103,8 @@ Value issueWgmma(B &b, const Wgmma &product, Value a, Value bTile, Value acc) {
     << ";\n\twgmma.fence.sync.aligned;\n\t";
   for (int64_t step = 0; step < product.k / kStep; ++step) {
     if (!product.aInRegisters)
-      descriptor("da", firstA, kMajor(step, product.aRows));
+      descriptor("da", firstA,
+                 product.aTransposed ? mnMajor(step, product.aRows) : kMajor(step, product.aRows));
     descriptor("db", atB,
                product.bTransposed ? kMajor(step, product.bRows) : mnMajor(step, product.bRows));
     t << "wgmma.mma_async.sync.aligned.m64n" << product.cols << "k16.f32." << element << '.'
@@ -114,7 +116,10 @@ Value issueWgmma(B &b, const Wgmma &product, Value a, Value bTile, Value acc) {
     else
       t << "da";
     // scale-d, negate a and b, transpose a (only from shared memory) and b
-    t << ", db, " << (acc || step ? 1 : 0) << ", 1, 1, " << (product.aInRegisters ? "" : "0, ")
+    t << ", db, " << (acc || step ? 1 : 0) << ", 1, 1, "
+      << (product.aInRegisters  ? ""
+          : product.aTransposed ? "1, "
+                                : "0, ")
       << (product.bTransposed ? 0 : 1) << ";\n\t";
   }
   t << "wgmma.commit_group.sync.aligned;\n\t}";

@@ -18,6 +18,7 @@ struct Wgmma {
   int64_t cols, k;
   bool aInRegisters;
   int64_t aRows;    ///< rows of A's panels, unless in registers
+  bool aTransposed; ///< A is stored k x 64, unless in registers
   bool bTransposed; ///< B is stored cols x k
   int64_t bRows;    ///< rows of B's panels
 };

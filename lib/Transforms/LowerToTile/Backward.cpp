@@ -135,21 +135,22 @@ SmallVector<Value> BackwardBuilder::buildBlock(Value kt, Value vt, Value bi, Val
   Value row = mul(j, k.index(M));
   auto fill = [&](Value view, Value ring) { tile::FillOp::create(b, view, bi, h, row, ring, it); };
   fill(qv, qr), fill(lv, lr), fill(dov, dor), fill(ev, er);
-  auto read = [&](Value ring) -> Value {
-    return tile::ReadOp::create(b, k.frag(1, M, b.getF32Type()), k.wait(ring, it));
+  auto read = [&](Value tile) -> Value {
+    return tile::ReadOp::create(b, k.frag(1, M, b.getF32Type()), tile);
   };
   Value qt = k.wait(qr, it), sf = product(kt, false, qt, true, N, M);
   Value dot = k.wait(dor, it), dpf = product(vt, false, dot, true, N, M);
-  Value lse2 = read(lr), s = scores->capped(await(sf), N, M);
+  // Statistics are read behind the products: before, they would be kept beside them.
+  Value lt = k.wait(lr, it), s = scores->capped(await(sf), N, M);
   Value seen = tile::MaskOp::create(b, s.getType(), s, key0, row, lenQ, lenK, op.getMask(),
                                     /*group=*/1, /*trans=*/true);
   Value toLog2 = mulf(scores->softmaxScale, k.f32(log2e));
+  Value lse2 = read(lt);
   Value p = k.map({seen, lse2}, N, M, [&](ImplicitLocOpBuilder &b, ValueRange x) -> Value {
     return math::Exp2Op::create(b, arith::SubFOp::create(b, mulf(x[0], toLog2), x[1]));
   });
   tile::ReleaseOp::create(b, lr, it);
-  Value dvf = product(k.cast(p, element), false, dot, false, N, Dv, carried[1]);
-  Value delta = read(er), dp = await(dpf);
+  Value et = k.wait(er, it), dp = await(dpf), delta = read(et);
   SmallVector<Value> inputs{p, dp, delta};
   if (scores->softcap) // c tanh(x) has the slope 1 - tanh(x)^2
     inputs.push_back(s);
@@ -163,6 +164,8 @@ SmallVector<Value> BackwardBuilder::buildBlock(Value kt, Value vt, Value bi, Val
     return mulf(ds, slope);
   });
   tile::ReleaseOp::create(b, er, it);
+  // Not before dS: P would be kept in both widths.
+  Value dvf = product(k.cast(p, element), false, dot, false, N, Dv, carried[1]);
   ds = k.cast(ds, element);
   tile::WriteOp::create(b, ds, dsr, it, Value());
   Value dkf = product(ds, false, qt, false, N, D, carried[0]);

@@ -1,21 +1,17 @@
 // RUN: flash-opt %s --convert-flash-tile-to-nvvm --split-input-file --verify-diagnostics
 
-func.func @forms(%m: memref<?x?x?x64xf32>, %i: index, %x: f32)
+func.func @forms(%m: memref<?x?x?x64xf32>, %one: memref<?x?x?xf32>, %turns: memref<?xi32>, %i: index, %x: f32)
     attributes {flash.kernel, flash.target = #flash.target<"sm_90a">, flash.threads = 128 : i64, flash.shared_bytes = 0 : i64} {
   %v = flash_tile.view %m {padded = 64 : i64} : memref<?x?x?x64xf32> -> <64xf32>
+  %lv = flash_tile.view %one : memref<?x?x?xf32> -> <1xf32>
+  %r = flash_tile.ring "lse" {offset = 0 : i64, barriers = 1024 : i64} : <1x1x64xf32>
+  // expected-error @+1 {{copying 64 values that may lie anywhere is not built for sm_90a}}
+  flash_tile.fill %lv[%i, %i, %i] -> %r[%i] : <1xf32> -> <1x1x64xf32>
   %f = flash_tile.splat %x : f32 -> <64x64xf32>
-  %l = flash_tile.splat %x : f32 -> <1x64xf32>
   // expected-error @+1 {{summing rows beside products is not built for sm_90a}}
   %s = flash_tile.sum %f : <64x64xf32> -> <64x1xf32>
-  // expected-error @+1 {{a part of gradients' products is not built for sm_90a}}
-  %k = flash_tile.mask %f by <dense> at[%i, %i] lengths(%i, %i) trans : <64x64xf32>
-  // expected-error @+1 {{a part of gradients' products is not built for sm_90a}}
-  %p = flash_tile.map %f, %l : !flash_tile.frag<64x64xf32>, !flash_tile.frag<1x64xf32> -> <64x64xf32> {
-  ^bb0(%a: f32, %b: f32):
-    flash_tile.yield %a : f32
-  }
-  // expected-error @+1 {{a part of gradients' products is not built for sm_90a}}
-  flash_tile.store sum %f -> %v[%i, %i, %i] : <64x64xf32> -> <64xf32>
+  // expected-error @+1 {{adding in turn is not built for sm_90a}}
+  flash_tile.store sum %f -> %v[%i, %i, %i] turn(%turns[%i] is %i : memref<?xi32>) : <64x64xf32> -> <64xf32>
   return
 }
 

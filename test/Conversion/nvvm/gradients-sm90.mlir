@@ -1,0 +1,40 @@
+// RUN: flash-opt %s --flash-to-tile --convert-flash-tile-to-nvvm --canonicalize --cse | FileCheck %s --enable-var-scope
+// RUN: not flash-opt %s --flash-to-tile=split-roles=false --convert-flash-tile-to-nvvm 2>&1 | FileCheck %s --check-prefix=WHOLE
+
+!t = memref<?x?x?x64xbf16, strided<[?, ?, ?, 1], offset: ?>>
+!l = memref<?x?x?xf32, strided<[?, ?, ?], offset: ?>>
+
+// A row of statistics is one bulk copy. dS is written by the warps of both consumers, one arrival each, before a proxy
+// fence, and read as transposed left operand: trans-a and trans-b. P and dS come from registers.
+// CHECK-LABEL: llvm.func @gradients(
+// CHECK: nvvm.mbarrier.init %{{.*}}, %c8_i32
+// CHECK: nvvm.setmaxregister decrease 24
+// CHECK: nvvm.mbarrier.arrive.expect_tx %[[FULL:.*]], %c512_i32
+// CHECK: "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [$0], [$1], $2, [$3];", "r,l,r,r,~{memory}" %{{.*}}, %{{.*}}, %c512_i32, %[[FULL]]
+// CHECK: nvvm.setmaxregister increase 240
+// CHECK-COUNT-2: da, db, 1, 1, 1, 0, 0;
+// CHECK: "wgmma.wait_group.sync.aligned 1;"
+// CHECK: llvm.intr.exp2
+// CHECK: nvvm.bar.warp.sync
+// CHECK: "wgmma.wait_group.sync.aligned 0;"
+// CHECK: }, db, 1, 1, 1, 1;
+// CHECK: nvvm.mbarrier.try_wait.parity
+// CHECK-COUNT-8: stmatrix.sync.aligned.m8n8.x4.shared.b16
+// CHECK-NOT: stmatrix
+// CHECK: nvvm.fence.proxy {kind = #nvvm.proxy_kind<async.shared>, space = #nvvm.shared_space<cta>}
+// CHECK-NEXT: nvvm.bar.warp.sync
+// CHECK: mbarrier.arrive.shared::cta.b64
+// CHECK: }, db, 1, 1, 1, 1;
+// CHECK: nvvm.mbarrier.try_wait.parity
+// CHECK: da, db, 1, 1, 1, 1, 1;
+// CHECK: "wgmma.wait_group.sync.aligned 2;"
+// CHECK: "wgmma.wait_group.sync.aligned 1;"
+// CHECK: "wgmma.wait_group.sync.aligned 0;"
+// CHECK: red.relaxed.gpu.global.add
+
+// WHOLE: error: a product of a transposed tile by several warpgroups is not built for sm_90a
+func.func @gradients(%q: !t, %k: !t, %v: !t, %o: !t, %lse: !l, %do: !t, %dq: !t, %dk: !t, %dv: !t, %scale: f32) {
+  flash.attention_backward %q, %k, %v, %o, %lse, %do scale %scale outs(%dq, %dk, %dv : !t, !t, !t) by #flash.mask<causal>
+      {target = #flash.target<"sm_90a">, plan = #flash.plan<consumers = 2>} : !t, !t, !t, !t, !l, !t
+  return
+}
