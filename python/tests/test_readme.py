@@ -1,4 +1,4 @@
-"""What the README shows runs, and the table of a plan's fields has them all."""
+"""What the READMEs show runs, and the table of a plan's fields has them all."""
 import pathlib
 import re
 
@@ -9,10 +9,19 @@ import flash_mlir
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
-def test_example_runs(capsys):
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+def run_blocks(name):
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(), re.S)
+    assert blocks
     exec("".join(blocks), {})
+
+
+def test_example_runs(capsys):
+    run_blocks("README.md")
     assert "attention on cpu" in capsys.readouterr().out
+
+
+def test_serving_example_runs():
+    run_blocks("python/README.md")
 
 
 def test_plan_fields_have_a_row_each():
