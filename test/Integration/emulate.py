@@ -77,11 +77,12 @@ def run(heads, sq, sk, hq, hkv, element="bf16", target="sm_80", growing=0, sink=
     return max(apart / allowed, lse_apart / 1e-4)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", help="kernels whose line holds this")
+def command(doc, cases, run):
+    """The command of a list of problems: run(heads, sq, sk, hq, hkv, **options) gives a result's share of the allowed error."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="problems whose line holds this")
     only, failed, passed = parser.parse_args().only, 0, 0
-    for heads, sq, sk, hq, hkv, options in CASES:
+    for heads, sq, sk, hq, hkv, options in cases:
         name = f"{heads[0]}x{heads[1]} {sq} x {sk}, heads {hq}/{hkv} {options}"
         if only not in name:
             continue
@@ -97,4 +98,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command(__doc__, CASES, run))

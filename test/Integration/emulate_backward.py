@@ -5,12 +5,12 @@
 
 Needs flash_mlir (PYTHONPATH, FLASH_LIBRARY), ml_dtypes and ../shared/cases. Prints a line a problem and at last `N passed, M failed`.
 """
-import argparse
 import json
 import pathlib
 import struct
 import sys
 
+import emulate
 import ml_dtypes
 import numpy as np
 import ptx
@@ -108,24 +108,5 @@ def run(heads, sq, sk, hq, hkv, element="bf16", target="sm_80", sink=None, softc
     return worst
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", help="problems whose line holds this")
-    only, failed, passed = parser.parse_args().only, 0, 0
-    for heads, sq, sk, hq, hkv, options in CASES:
-        name = f"{heads[0]}x{heads[1]} {sq} x {sk}, heads {hq}/{hkv} {options}"
-        if only not in name:
-            continue
-        try:
-            error = run(heads, sq, sk, hq, hkv, **options)
-            said = f"{error:.2f} of the allowed error"
-        except (AssertionError, IndexError) as e:
-            error, said = np.inf, str(e)
-        passed, failed = passed + (error <= 1), failed + (not error <= 1)
-        print(f"{'ok' if error <= 1 else 'FAIL'}  {name}: {said}", flush=True)
-    print(f"{passed} passed, {failed} failed")
-    return bool(failed or not passed)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(emulate.command(__doc__, CASES, run))
