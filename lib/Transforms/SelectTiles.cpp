@@ -23,14 +23,18 @@ constexpr int64_t combineRows = 64;
 /// And of flash.append on a CPU: few rows are new.
 constexpr int64_t appendRows = 16;
 
+/// The tile and its slots, which every op's plan has.
+PlanAttr withTile(Builder &builder, PlanAttr attr, const schedule::Plan &plan) {
+  attr = filled(attr, "tile", pairOf(builder, plan.tileM, plan.tileN), plan.reasons.tile);
+  return filled(attr, "stages", builder.getI64IntegerAttr(plan.stages));
+}
+
 LogicalResult selectTile(AttentionOp op) {
   FailureOr<schedule::Plan> plan = planOf(op);
   if (failed(plan))
     return failure();
   Builder builder(op.getContext());
-  PlanAttr attr = filled(op.getPlanAttr(), "tile", pairOf(builder, plan->tileM, plan->tileN),
-                         plan->reasons.tile);
-  attr = filled(attr, "stages", builder.getI64IntegerAttr(plan->stages));
+  PlanAttr attr = withTile(builder, op.getPlanAttr(), *plan);
   if (op.getTarget()->target() !=
       schedule::Target::cpu) { // a CPU runs roles only where a hand asks for them
     if (plan->roles) {
@@ -76,9 +80,7 @@ LogicalResult selectTile(AttentionBackwardOp op) {
   if (failed(plan))
     return failure();
   Builder builder(op.getContext());
-  PlanAttr attr = filled(op.getPlanAttr(), "tile", pairOf(builder, plan->tileM, plan->tileN),
-                         plan->reasons.tile);
-  attr = filled(attr, "stages", builder.getI64IntegerAttr(plan->stages));
+  PlanAttr attr = withTile(builder, op.getPlanAttr(), *plan);
   if (op.getTarget()->target() != schedule::Target::cpu) {
     attr = filled(attr, "persistent", builder.getBoolAttr(plan->persistent));
     if (plan->roles) {
