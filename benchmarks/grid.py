@@ -1,20 +1,23 @@
 #!/usr/bin/env python3
 """Our attention against what a PyTorch user would pick instead, on one GPU, in one run.
 
-    python3 benchmarks/grid.py [--suite fwd,gqa,local,heads] [--peers cudnn,fa2,flex] [--only TEXT] [--quick]
+    python3 benchmarks/grid.py [--suite fwd,gqa,local,heads,bwd] [--peers cudnn,fa2,flex] [--only TEXT] [--quick] [--deterministic]
                                [--element bf16] [--target sm_80] [--plan TEXT]... [--json [FILE]] [--plot FILE] [--read FILE]
 
 Prints TFLOP/s of ours, cuDNN, FlashAttention-2 and, asked for, FlexAttention for each problem of targets.json (suite `heads`: the
-other head sizes). The bar is the better of cuDNN and FlashAttention-3, which targets.json gives relative to a peer: the peer's
-speed of this run times `best_over_peer`; without one, the peer itself. A row under 0.98 of its bar is flagged, and geometric means
-come with what they must reach. The card is power-limited and remembers the kernel before, so a row's kernels are timed in turn,
+other head sizes; suite `bwd`: gradients alone, of a forward before). The bar is the better of cuDNN and FlashAttention-3, which
+targets.json gives relative to a peer: the peer's speed of this run times `best_over_peer`; without one, the peer itself. A row
+far under its bar is flagged, and geometric means come with what they must reach. Rows that we refuse say so and are
+counted. The card is power-limited and remembers the kernel before, so a row's kernels are timed in turn,
 launch by launch, after 200 ms of warm-up each, with the L2 cache flushed before every launch; medians of CUDA events. Kernels are
 compiled first, by a pool of processes, into the disk cache.
 
---target sm_80 times the kernels of older devices on this one: the bar is FlashAttention-2, whose instructions are the same, and a
-row under 1.00 of it is flagged. Each --plan ("tile = [64, 64], stages = 2") is one more column.
+--target sm_80 times the kernels of older devices on this one: the bar is FlashAttention-2, whose instructions are the same. Each
+--plan ("tile = [64, 64], stages = 2") is one more column; where we refuse a row, the first plan that fits is held to its bar.
+--deterministic is a column too, of suite bwd, and with --element f16 so are ours in bf16: f16 has to be as fast.
 """
 import argparse
+import collections
 import concurrent.futures
 import json
 import math
@@ -31,22 +34,27 @@ from flash_mlir import _api, _timing
 
 TARGETS = pathlib.Path(__file__).with_name("targets.json")
 LEAST = {"sm_90a": 0.98, "sm_80": 1.00}  # of the bar, for every row
+LEAST_BACKWARD = 0.92
 PEERS = {"cudnn": "cuDNN", "fa2": "FA-2", "flex": "Flex"}
 OTHER_HEADS = [(96, 96), (192, 192), (192, 128), (64, 256), (64, 512)]
-# suite, name, which rows, the geometric mean they must reach
+# suite, name, which rows, the geometric mean they must reach on sm_90a and on sm_80
 MEANS = [
-    ("fwd", "all", lambda r: True, 1.10),
-    ("fwd", "head size 64", lambda r: r["d"] == 64, 1.10),
-    ("fwd", "head size 128", lambda r: r["d"] == 128, None),
-    ("fwd", "head size 256", lambda r: r["d"] == 256, None),
-    ("fwd", "dense", lambda r: not r["causal"], None),
-    ("fwd", "causal", lambda r: r["causal"], None),
-    ("gqa", "all", lambda r: True, 1.08),
-    ("local", "window 256", lambda r: r["left"] == 256, 1.20),
-    ("local", "window 1024", lambda r: r["left"] == 1024, 1.20),
-    ("local", "window 4096", lambda r: r["left"] == 4096, 1.05),
-    ("heads", "all", lambda r: True, None),
+    ("fwd", "all", lambda r: True, 1.10, 1.10),
+    ("fwd", "head size 64", lambda r: r["d"] == 64, 1.10, None),
+    ("fwd", "head size 128", lambda r: r["d"] == 128, None, None),
+    ("fwd", "head size 256", lambda r: r["d"] == 256, None, None),
+    ("fwd", "dense", lambda r: not r["causal"], None, None),
+    ("fwd", "causal", lambda r: r["causal"], None, None),
+    ("gqa", "all", lambda r: True, 1.08, 1.08),
+    ("local", "window 256", lambda r: r["left"] == 256, 1.20, None),
+    ("local", "window 1024", lambda r: r["left"] == 1024, 1.20, None),
+    ("local", "window 4096", lambda r: r["left"] == 4096, 1.05, None),
+    ("heads", "all", lambda r: True, None, None),
 ]
+MEANS += [("bwd", name, wanted, 1.00, 1.05) for suite, name, wanted, *_ in MEANS if suite == "fwd"]
+# A speed that must not be lost: what it is, whose time over whose it is, the geometric mean it must reach
+KEEPS = [("f16 over bf16", "bf16", "ours", 0.97), ("deterministic over not", "ours", "determ.", 0.85)]
+BACKWARD_WORK = 2.5  # of the forward's: five products for two
 
 
 def problems(suites, only="", quick=False, target="sm_90a"):
@@ -71,53 +79,81 @@ def mask_of(p):
     return dict(causal=p["causal"], window=(p.get("left", -1), -1))
 
 
-def prepare(p, element, target, plan=None):
-    """Compiles our kernel of a problem into the disk cache; its plan, and the sentence if that fails."""
+def is_backward(p):
+    return p["suite"] == "bwd"
+
+
+def columns(element, deterministic, plans):
+    """What is timed of ours: by name, how it is called."""
+    own = {"ours": dict(element=element)}
+    if element != "bf16":
+        own["bf16"] = dict(element="bf16")
+    if deterministic:
+        own["determ."] = dict(element=element, deterministic=True)
+    return own | {f"plan {i}": dict(element=element, plan=f"#flash.plan<{plan}>") for i, plan in enumerate(plans, 1)}
+
+
+def prepare(p, target, element, plan=None, deterministic=False):
+    """Compiles our kernels of a problem into the disk cache; the plan of what is timed, or None: what fails does so again, and is
+    reported, where it is called."""
     shape = lambda s, heads, d: (p["b"], s, heads, d)
+    shapes = shape(p["sq"], p["hq"], p["d"]), shape(p["sk"], p["hkv"], p["d"]), shape(p["sk"], p["hkv"], p.get("dv", p["d"]))
+    compiled = lambda **options: flash_mlir.compile(*shapes, element=element, target=target, **options, **mask_of(p))
     try:
-        program = flash_mlir.compile(shape(p["sq"], p["hq"], p["d"]), shape(p["sk"], p["hkv"], p["d"]), shape(p["sk"], p["hkv"], p.get("dv", p["d"])),
-                                     element=element, target=target, plan=plan, **mask_of(p))
-    except Exception as e:
-        return None, f"{type(e).__name__}: {e}"
-    return program.text("plan"), None
+        if is_backward(p):
+            compiled()
+            return compiled(plan=plan, backward=True, deterministic=deterministic).text("plan")
+        return compiled(plan=plan).text("plan")
+    except Exception:
+        return None
 
 
-def inputs(torch, p, element):
+def inputs(p, element):
+    """q, k, v and, where gradients are timed, do."""
+    import torch
+
     torch.manual_seed(0)
     dtype = {"bf16": torch.bfloat16, "f16": torch.float16}[element]
     draw = lambda s, heads, d: torch.randn(p["b"], s, heads, d, device="cuda", dtype=dtype)
-    return draw(p["sq"], p["hq"], p["d"]), draw(p["sk"], p["hkv"], p["d"]), draw(p["sk"], p["hkv"], p.get("dv", p["d"]))
+    dv = p.get("dv", p["d"])
+    arrays = draw(p["sq"], p["hq"], p["d"]), draw(p["sk"], p["hkv"], p["d"]), draw(p["sk"], p["hkv"], dv)
+    return (*arrays, draw(p["sq"], p["hq"], dv)) if is_backward(p) else arrays
 
 
-def ours(p, q, k, v, target):
-    out = q.new_empty(*q.shape[:3], v.shape[3])
-    mask = mask_of(p)
-    return lambda: flash_mlir.attention(q, k, v, out=out, target=target, **mask)
-
-
-def planned(p, q, k, v, target, plan):
+def ours(p, arrays, target, plan=None, deterministic=False):
+    """A function without arguments that gives o, or (dq, dk, dv); raises where we cannot."""
     import torch
 
+    (q, k, v, *do), options = arrays, dict(target=target, **mask_of(p))
     out, lse = q.new_empty(*q.shape[:3], v.shape[3]), q.new_empty(p["b"], p["hq"], p["sq"], dtype=torch.float32)
-    made = _api.planned(q, k, v, out, plan=plan, target=target, **mask_of(p))
+    if do:
+        _, lse = flash_mlir.attention(q, k, v, out=out, return_lse=True, **options)
+        if plan is None:
+            return lambda: flash_mlir.attention_backward(*do, q, k, v, out, lse, deterministic=deterministic, **options)
+        made, result = _api.planned_backward(*do, q, k, v, out, lse, plan=plan, **options), tuple(map(torch.empty_like, (q, k, v)))
+        operands = q, k, v, *do, out, lse, *result
+    else:
+        if plan is None:
+            return lambda: flash_mlir.attention(q, k, v, out=out, **options)
+        made, result, operands = _api.planned(q, k, v, out, plan=plan, **options), out, (q, k, v, out, lse)
 
     def call():
-        made.run(q, k, v, out, lse)
-        return out
+        made.run(*operands)
+        return result
 
     return call
 
 
-def peer(name, p, q, k, v):
-    """A function without arguments that gives o [B, S, H, D]; raises where the peer cannot."""
+def peers_attention(name, p):
+    """A peer's function of q, k and v that gives o [B, S, H, D]; raises where it cannot."""
     import torch
     import torch.nn.functional as F
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
+    turned = lambda *arrays: [x.transpose(1, 2) for x in arrays]
     grouped, left = p["hq"] != p["hkv"], p.get("left")
     if left and name == "fa2":
-        return lambda: torch.ops.aten._flash_attention_forward(q, k, v, None, None, p["sq"], p["sk"], 0.0, True, False, window_size_left=left, window_size_right=0)[0]
-    qt, kt, vt = (x.transpose(1, 2) for x in (q, k, v))
+        return lambda q, k, v: torch.ops.aten._flash_attention_forward(q, k, v, None, None, p["sq"], p["sk"], 0.0, True, False, window_size_left=left, window_size_right=0)[0]
     if name == "flex":
         from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
@@ -127,16 +163,28 @@ def peer(name, p, q, k, v):
             reach = left or p["sk"]
             mask = create_block_mask(lambda b, h, i, j: (i >= j) & (i - j <= reach), None, None, p["sq"], p["sk"], device="cuda")
         compiled = torch.compile(flex_attention, dynamic=False)
-        return lambda: compiled(qt, kt, vt, block_mask=mask, enable_gqa=grouped).transpose(1, 2)
+        return lambda *arrays: compiled(*turned(*arrays), block_mask=mask, enable_gqa=grouped).transpose(1, 2)
     if left:
         raise NotImplementedError("no window")
     backend = {"cudnn": SDPBackend.CUDNN_ATTENTION, "fa2": SDPBackend.FLASH_ATTENTION}[name]
 
-    def call():
+    def attend(*arrays):
         with sdpa_kernel(backend):
-            return F.scaled_dot_product_attention(qt, kt, vt, is_causal=p["causal"], enable_gqa=grouped).transpose(1, 2)
+            return F.scaled_dot_product_attention(*turned(*arrays), is_causal=p["causal"], enable_gqa=grouped).transpose(1, 2)
 
-    return call
+    return attend
+
+
+def peer(name, p, arrays):
+    """As ours."""
+    import torch
+
+    attend, (q, k, v, *do) = peers_attention(name, p), arrays
+    if not do:
+        return lambda: attend(q, k, v)
+    leaves = [x.detach().requires_grad_() for x in (q, k, v)]
+    o = attend(*leaves)
+    return lambda: torch.autograd.grad(o, leaves, *do, retain_graph=True)
 
 
 def matrix_rate(flush):
@@ -148,48 +196,69 @@ def matrix_rate(flush):
     return 2 * n**3 / _timing.measure([lambda: a @ b], flush)[0] / 1e9
 
 
-def compare(p, peers, element, flush, target, plans):
-    """The row of a problem: milliseconds of each, the distance to a peer's result, and the ratio to the bar."""
-    import torch
+def distance(got, want):
+    """The largest relative L2 distance of results; NaN where there is one."""
+    found = [_timing.apart(x, y) for x, y in (zip(got, want) if isinstance(got, tuple) else [(got, want)])]
+    return max(found, key=lambda x: (math.isnan(x), x))
 
-    q, k, v = inputs(torch, p, element)
+
+def compare(p, own, peers, flush, target):
+    """The row of a problem: milliseconds of each column, the distance to another's result, and the ratio to the bar."""
+    element = own["ours"]["element"]
     work = _timing.flops(p["b"], p["hq"], p["sq"], p["sk"], p["d"], p.get("dv", p["d"]), p["causal"], p.get("left", -1))
-    row = dict({key: p[key] for key in p if not key.endswith("_ms")}, name=name_of(p), element=element, flops=work)
-    calls, notes = {"ours": ours(p, q, k, v, target)}, {}
-    mine = calls["ours"]()
-    for name in (*plans, *peers):
+    row = dict({key: p[key] for key in p if not key.endswith("_ms")}, name=name_of(p), element=element, flops=work * (BACKWARD_WORK if is_backward(p) else 1))
+    arrays = {e: inputs(p, e) for e in {how["element"] for how in own.values()}}
+    calls, notes, mine = {}, {}, None
+    for name in (*own, *peers):
+        how = dict(own.get(name, {}))
+        if how.get("deterministic") and not is_backward(p):
+            continue
+        operands = arrays[how.pop("element", element)]
         try:
-            call = planned(p, q, k, v, target, plans[name]) if name in plans else peer(name, p, q, k, v)
+            call = ours(p, operands, target, **how) if name in own else peer(name, p, operands)
             result = call()
-        except Exception as e:  # a peer that cannot is a dash in the table
+        except Exception as e:  # who cannot is a dash in the table
+            if name == "ours" and not isinstance(e, NotImplementedError):
+                raise
             notes[name] = str(e).splitlines()[0][:100]
             continue
-        if "apart" not in row:
-            row["apart"] = _timing.apart(mine, result)
+        if mine is None:
+            mine = result
+        elif "apart" not in row and operands is arrays[element]:
+            row["apart"] = distance(mine, result)
         calls[name] = call
-    row["ms"] = dict(zip(calls, _timing.measure(list(calls.values()), flush)))
     if notes:
         row["cannot"] = notes
+    held = next((name for name in own if name in calls), None)  # ours, or the first plan that fits
+    if held is None:
+        return dict(row, refused=notes["ours"])
+    row["ms"] = dict(zip(calls, _timing.measure(list(calls.values()), flush)))
     if p["peer"] in calls:
         row["bar_ms"] = row["ms"][p["peer"]] / p.get("best_over_peer", 1.0)
-        row["ratio"] = row["bar_ms"] / row["ms"]["ours"]
+        row["ratio"] = row["bar_ms"] / row["ms"][held]
     return row
 
 
+def least(row):
+    return LEAST_BACKWARD if is_backward(row) else LEAST[row.get("target", "sm_90a")]
+
+
 def is_wrong(row):
-    return not row.get("apart", 0) < _timing.ALLOWED
+    return not row.get("apart", 0) < _timing.ALLOWED * (2 if is_backward(row) else 1)
 
 
 def rate(row, ms):
     return row["flops"] / ms / 1e9
 
 
-def line(row, peers):
+def line(row, others):
     if "error" in row:
         return f"{row['name']:44} {row['error']}"
-    shown = [f"{rate(row, row['ms'][n]):8.1f}" if n in row["ms"] else f"{'-':>8}" for n in ("ours", *peers)]
+    if "refused" in row:
+        return f"{row['name']:44} refused: {row['refused']}"
+    shown = [f"{rate(row, row['ms'][n]):8.1f}" if n in row["ms"] else f"{'-':>8}" for n in ("ours", *others)]
     end = f"{rate(row, row['bar_ms']):8.1f} {row['ratio']:7.3f}" if "ratio" in row else f"{'-':>8} {'-':>7}"
-    flag = "  LOW" if row.get("ratio", 1) < LEAST[row.get("target", "sm_90a")] else ""
+    flag = "  LOW" if row.get("ratio", 1) < least(row) else ""
     if is_wrong(row):
         flag += f"  WRONG: {row['apart']:.1e} apart"
     return f"{row['name']:44} {' '.join(shown)} {end}{flag}"
@@ -199,19 +268,30 @@ def geometric_mean(values):
     return math.exp(sum(map(math.log, values)) / len(values))
 
 
+def mean_of(ratios, bar):
+    mean = geometric_mean(ratios)
+    return f"{mean:6.3f} of {len(ratios):2} rows" + (f"   must be {bar:.2f}: {'ok' if mean >= bar else 'MISSED'}" if bar else "")
+
+
 def summary(about, rows):
     timed = [r for r in rows if "ratio" in r]
     target = about.get("target", "sm_90a")
     yield "geometric mean of ours over the bar"
-    for suite, name, wanted, least in MEANS:
+    for suite, name, wanted, *bars in MEANS:
         ratios = [r["ratio"] for r in timed if r["suite"] == suite and wanted(r)]
+        bar = dict(zip(LEAST, bars))[target]
         if ratios:
-            mean = geometric_mean(ratios)
-            yield f"  {suite:6} {name:14} {mean:6.3f} of {len(ratios):2} rows" + (f"   must be {least:.2f}: {'ok' if mean >= least else 'MISSED'}" if least and (target == "sm_90a" or name == "all") else "")
-    low = [r for r in timed if r["ratio"] < LEAST[target]]
-    yield f"rows under {LEAST[target]}: {len(low)}" + "".join(f"\n  {r['name']:44} {r['ratio']:6.3f}" for r in low)
+            yield f"  {suite:6} {name:14} {mean_of(ratios, bar)}"
+    for name, over, under, bar in KEEPS:
+        ratios = [r["ms"][over] / r["ms"][under] for r in rows if over in r.get("ms", {}) and under in r["ms"]]
+        if ratios:
+            yield f"speed of {name}: {mean_of(ratios, bar)}, the least {min(ratios):.3f}"
+    low = [r for r in timed if r["ratio"] < least(r)]
+    yield f"rows under their least ratio: {len(low)}" + "".join(f"\n  {r['name']:44} {r['ratio']:6.3f} of {least(r)}" for r in low)
+    refused = [r for r in rows if "refused" in r]
+    yield f"rows refused: {len(refused)} of {len(rows)}" + "".join(f"\n  {count:3} {sentence}" for sentence, count in collections.Counter(r["refused"] for r in refused).items())
     ceiling = about["matrix_tflops"]
-    long = [r for r in timed if r["suite"] == "fwd" and r["d"] > 64 and r["sq"] >= 4096 and not r["causal"]]
+    long = [r for r in timed if r["suite"] == "fwd" and r["d"] > 64 and r["sq"] >= 4096 and not r["causal"] and "ours" in r["ms"]]
     if long and target == "sm_90a":
         slowest = min(long, key=lambda r: rate(r, r["ms"]["ours"]))
         mine = rate(slowest, slowest["ms"]["ours"])
@@ -260,23 +340,17 @@ def time_rows(a, peers, tell):
     torch = _timing.pytorch("grid.py")  # before the pool forks; CUDA is first touched after it
 
     wanted = list(problems(a.suite.split(","), a.only, a.quick, a.target))
-    plans = {f"plan {i}": f"#flash.plan<{plan}>" for i, plan in enumerate(a.plan, 1)}
-    start = time.time()
+    own, start = columns(a.element, a.deterministic, a.plan), time.time()
     with concurrent.futures.ProcessPoolExecutor(a.jobs, multiprocessing.get_context("fork")) as pool:
-        prepared = list(pool.map(prepare, wanted, [a.element] * len(wanted), [a.target] * len(wanted)))
-        for plan in plans.values():
-            list(pool.map(prepare, wanted, [a.element] * len(wanted), [a.target] * len(wanted), [plan] * len(wanted)))
+        plans = [x.result() for x in [pool.submit(prepare, p, a.target, **how) for how in own.values() for p in wanted]]
     tell(f"kernels of {len(wanted)} problems ready in {time.time() - start:.0f} s with {a.jobs} processes")
     flush = _timing.flush_buffer()
     yield dict(gpu=torch.cuda.get_device_name(), target=a.target, torch=torch.__version__, cudnn=torch.backends.cudnn.version(), matrix_tflops=matrix_rate(flush))
-    for p, (plan, sentence) in zip(wanted, prepared):
-        if not sentence:
-            try:
-                yield dict(compare(p, peers, a.element, flush, a.target, plans), plan=plan, target=a.target)
-                continue
-            except Exception as e:  # the other rows are still worth having
-                sentence = f"{type(e).__name__}: {e}"
-        yield dict(p, name=name_of(p), error=sentence.splitlines()[0][:200])
+    for p, plan in zip(wanted, plans):  # of ours, the first column
+        try:
+            yield dict(compare(p, own, peers, flush, a.target), plan=plan, target=a.target)
+        except Exception as e:  # the other rows are still worth having
+            yield dict(p, name=name_of(p), error=f"{type(e).__name__}: {e}".splitlines()[0][:200])
 
 
 def json_lines(option):
@@ -286,10 +360,11 @@ def json_lines(option):
 
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ap.add_argument("--suite", default="fwd", help="of fwd, gqa, local, heads, with commas, or all (default: fwd)")
+    ap.add_argument("--suite", default="fwd", help="of fwd, gqa, local, heads, bwd, with commas, or all (default: fwd)")
     ap.add_argument("--peers", default="cudnn,fa2", help="of cudnn, fa2, flex (default: cudnn,fa2)")
     ap.add_argument("--only", default="", help='rows whose name ("fwd d128 causal 4x4096 heads 16/16") holds this')
     ap.add_argument("--quick", action="store_true", help="fewer lengths")
+    ap.add_argument("--deterministic", action="store_true", help="deterministic gradients besides")
     ap.add_argument("--element", default="bf16", choices=["bf16", "f16"])
     ap.add_argument("--target", default="sm_90a", choices=sorted(LEAST))
     ap.add_argument("--plan", action="append", default=[], help="fields of a plan to time besides")
@@ -304,7 +379,7 @@ def main():
     peers = a.peers.split(",") if a.peers else []
     if unknown := [x for x in a.suite.split(",") if x not in suites] + [x for x in peers if x not in PEERS]:
         ap.error(f"expected suites of {', '.join(sorted(suites))} and peers of {', '.join(PEERS)}, got {', '.join(unknown)}")
-    names = [f"plan {i}" for i, _ in enumerate(a.plan, 1)]
+    names = list(columns(a.element, a.deterministic, a.plan))[1:]
     table, lines = json_lines(a.json)
     tell = lambda text: print(text, file=sys.stdout if table else sys.stderr, flush=True)
     start = time.time()
@@ -313,7 +388,7 @@ def main():
     if a.read:
         source = list(source)
         peers = [n for n in PEERS if any(n in r.get("ms", {}) for r in source)]
-        names = [n for n in next((r["ms"] for r in source if "ms" in r), {}) if n not in ("ours", *PEERS)]
+        names = list(dict.fromkeys(n for r in source for n in r.get("ms", {}) if n not in ("ours", *PEERS)))
     if lines:
         print(json.dumps(about), file=lines, flush=True)
     if table:
@@ -330,7 +405,7 @@ def main():
         print(f"{time.time() - start:.0f} s")
     if a.plot:
         plot(about, rows, peers, a.plot)
-    return any("error" in r or is_wrong(r) for r in rows)
+    return any("error" in r or is_wrong(r) for r in rows) or not any("ms" in r for r in rows)
 
 
 if __name__ == "__main__":

@@ -425,16 +425,7 @@ def attention_backward(do, q, k, v, o, lse, *, causal=False, window=(-1, -1), at
 
     def make():
         options, value, cap = _check.options(causal, window, attention_chunk, sink_tokens, scale, softcap, 0, None)
-        options.update(backward=True, deterministic=_check.flag("deterministic", deterministic))
-        aq, ak, av = _check.tensors(q, k, v, "cu_seqlens_q" in given, "cu_seqlens_k" in given)
-        shape = aq.shape[:-1] + av.shape[-1:]
-        rows = [_check.operand(name, x, len(shape), (aq.element,), ("q", aq.place)) for name, x in (("do", do), ("o", o))]
-        for a in rows:
-            if a.shape != shape:
-                raise ValueError(f"expected {a.name}'s shape {list(a.shape)} to be {list(shape)}")
-        _check_lse("lse", lse, aq)
-        arrays, problem = _checked(q, k, v, given, options, {}, max_seqlen_q, max_seqlen_k, None, target)
-        return _make_backward(arrays, (*rows, Array("lse", lse)), problem, value, cap, given)
+        return _make_backward(do, q, k, v, o, lse, given, options, value, cap, deterministic, max_seqlen_q, max_seqlen_k, target)
 
     call = _kept(key, make)
     _check_tables(call, q, k, given, causal, window, max_seqlen_q, max_seqlen_k, validate)
@@ -443,9 +434,25 @@ def attention_backward(do, q, k, v, o, lse, *, causal=False, window=(-1, -1), at
     return tuple(grads)
 
 
-def _make_backward(arrays, inputs, problem, scale, cap, given):
-    """The call of gradients: arrays are q, k and v, inputs do, o and lse."""
-    operands = [(a.name.encode(), a.shape, a.strides) for a in (*arrays, *inputs)]
+def planned_backward(do, q, k, v, o, lse, *, causal=False, window=(-1, -1), plan=None, deterministic=False, target=None):
+    """The call that attention_backward would make under `plan`: its run(q, k, v, do, o, lse, dq, dk, dv) does nothing but launch."""
+    options, scale, cap = _check.options(causal, window, 0, 0, None, 0.0, 0, None)
+    if plan is not None:
+        options["plan"] = plan
+    return _make_backward(do, q, k, v, o, lse, {}, options, scale, cap, deterministic, None, None, target)
+
+
+def _make_backward(do, q, k, v, o, lse, given, options, scale, cap, deterministic, max_q, max_k, target):
+    options.update(backward=True, deterministic=_check.flag("deterministic", deterministic))
+    aq, ak, av = _check.tensors(q, k, v, "cu_seqlens_q" in given, "cu_seqlens_k" in given)
+    shape = aq.shape[:-1] + av.shape[-1:]
+    rows = [_check.operand(name, x, len(shape), (aq.element,), ("q", aq.place)) for name, x in (("do", do), ("o", o))]
+    for a in rows:
+        if a.shape != shape:
+            raise ValueError(f"expected {a.name}'s shape {list(a.shape)} to be {list(shape)}")
+    _check_lse("lse", lse, aq)
+    arrays, problem = _checked(q, k, v, given, options, {}, max_q, max_k, None, target)
+    operands = [(a.name.encode(), a.shape, a.strides) for a in (*arrays, *rows, Array("lse", lse))]
     operands += [(b"d" + a.name.encode(), a.shape, _row_major(a.shape)) for a in arrays]
     if "sink" in given:
         operands.append((b"dsink", given["sink"].shape, (1,)))
@@ -504,8 +511,11 @@ class _Shape:
             raise ValueError(f"expected {name} of rank 4, got rank {len(self.shape)} {list(self.shape)}")
 
 
-def _problem_of(q, k, v, element, causal, window, attention_chunk, sink_tokens, softcap, sink, num_splits, pack_gqa, plan, passes, target):
+def _problem_of(q, k, v, element, causal, window, attention_chunk, sink_tokens, softcap, sink, num_splits, pack_gqa, plan, passes, target,
+                backward=False, deterministic=False):
     options, _, _ = _check.options(causal, window, attention_chunk, sink_tokens, None, softcap, num_splits, pack_gqa)
+    if backward:
+        options.update(backward=True, deterministic=_check.flag("deterministic", deterministic))
     if plan is not None:
         options["plan"] = plan
     if passes is not None:
@@ -536,12 +546,13 @@ _parse = json.loads
 
 
 def compile(q, k, v, *, element="bf16", causal=False, window=(-1, -1), attention_chunk=0, sink_tokens=0, softcap=0.0, sink=False,
-            num_splits=0, pack_gqa=None, plan=None, passes=None, target=None, cached=True):
-    """The program that attention would run: .text("mlir"), .text("ptx"), .text("plan"), .text("metadata") are strings, .part("cubin")
-    bytes.
+            num_splits=0, pack_gqa=None, plan=None, passes=None, target=None, backward=False, deterministic=False, cached=True):
+    """The program that attention (with backward: attention_backward) would run: .text("mlir"), .text("ptx"), .text("plan") and
+    .text("metadata") are strings, .part("cubin") bytes.
 
     Arguments as explain's; no GPU is needed, but a cubin takes ptxas. passes: {"skip_blocks": False, ...} switches
     optional passes off. cached=False compiles anew. Raises as attention does.
     """
-    problem = _problem_of(q, k, v, element, causal, window, attention_chunk, sink_tokens, softcap, sink, num_splits, pack_gqa, plan, passes, target)
+    problem = _problem_of(q, k, v, element, causal, window, attention_chunk, sink_tokens, softcap, sink, num_splits, pack_gqa, plan, passes, target,
+                          backward, deterministic)
     return _cache.program(problem) if cached else Program.compile(problem)
