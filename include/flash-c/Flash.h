@@ -29,8 +29,7 @@
  *   rotary_interleaved   whether pairs are neighbours
  *   merge        whether the problem is not attention but the join of its parts: o_partial [n, B,
  *                Sq, Hq, Dv] and lse_partial [n, B, Hq, Sq] of f32 become o and lse; of the other
- *                fields only target, element, head_size_v and packed_q (no batch, Sq is the total)
- *                count
+ *                fields only target, element and head_size_v count
  *   backward     whether the problem is attention's gradients: o and lse are inputs and so is do,
  *                of o's shape; dq, dk and dv become what q, k and v are multiplied by, dsink [Hq]
  *                (f32) where there is a sink

@@ -274,8 +274,9 @@ def Flash_CombineOp : Flash_Op<"combine",
     no key (lse -inf) is neutral. o_partial: `splits x B x Sq x Hq x Dv` f32; lse_partial: `splits x B x Hq x Sq` f32.
     Of packed sequences: `splits x total x Hq x Dv` and `splits x Hq x total`; o and lse likewise.
     A sink (`Hq` f32) is one more part whose lse is the head's logit and whose o is 0.
-    With the `schedule` of an attention a sequence has as many parts as it says; of packed ones cu_seqlens_q and a bound of
-    their rows, max_seqlen_q, tell which rows are a sequence's.
+    As in the attention, cu_seqlens_q with a bound of its sequences, max_seqlen_q, tells which packed rows are a
+    sequence's, and seqused_q how many of them count: the other rows of o and lse are left alone. With the attention's
+    `schedule` a sequence has as many parts as it says.
 
     ```mlir
     %o, %lse = flash.combine %op, %lp : tensor<3x?x?x16x128xf32>, tensor<3x?x16x?xf32>
@@ -283,13 +284,13 @@ def Flash_CombineOp : Flash_Op<"combine",
     ```
   }];
   let arguments = (ins TensorOrMemRef:$o_partial, TensorOrMemRef:$lse_partial, Optional<TensorOrMemRef>:$sink,
-                       Optional<AnyMemRef>:$cu_seqlens_q, Optional<Index>:$max_seqlen_q, Optional<AnyMemRef>:$schedule,
-                       Variadic<AnyMemRef>:$outs, OptionalAttr<Flash_TargetAttr>:$target, OptionalAttr<Flash_PlanAttr>:$plan);
+                       Optional<TensorOrMemRef>:$cu_seqlens_q, Optional<Index>:$max_seqlen_q,
+                       Optional<TensorOrMemRef>:$seqused_q, Optional<AnyMemRef>:$schedule, Variadic<AnyMemRef>:$outs, OptionalAttr<Flash_TargetAttr>:$target, OptionalAttr<Flash_PlanAttr>:$plan);
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let assemblyFormat = [{
     $o_partial `,` $lse_partial (`sink` `(` $sink^ `:` type($sink) `)`)?
     (`cu_seqlens_q` `(` $cu_seqlens_q^ `:` type($cu_seqlens_q) `)`)? (`max_seqlen_q` $max_seqlen_q^)?
-    (`schedule` `(` $schedule^ `:` type($schedule) `)`)? (`outs` `(` $outs^ `:` type($outs) `)`)?
+    (`seqused_q` `(` $seqused_q^ `:` type($seqused_q) `)`)? (`schedule` `(` $schedule^ `:` type($schedule) `)`)? (`outs` `(` $outs^ `:` type($outs) `)`)?
     attr-dict `:` type($o_partial) `,` type($lse_partial) (`->` type($results)^)?
   }];
   let extraClassDeclaration = [{

@@ -68,10 +68,13 @@ LogicalResult CombineOp::verify() {
        lse = cast<ShapedType>(getLsePartial().getType());
   Type f32 = Float32Type::get(getContext());
   const bool packed = o.getRank() == 4 && lse.getRank() == 3; // total instead of batch, length
-  if (failed(worldsAgree(
-          *this,
-          {{"o_partial", getOPartial()}, {"lse_partial", getLsePartial()}, {"sink", getSink()}},
-          getOuts(), attentionOutputs)) ||
+  if (failed(worldsAgree(*this,
+                         {{"o_partial", getOPartial()},
+                          {"lse_partial", getLsePartial()},
+                          {"sink", getSink()},
+                          {"cu_seqlens_q", getCuSeqlensQ()},
+                          {"seqused_q", getSequsedQ()}},
+                         getOuts(), attentionOutputs)) ||
       failed(hasRank(*this, "o_partial", o, 5 - packed,
                      "splits x batch x length x heads x head size")) ||
       failed(hasRank(*this, "lse_partial", lse, 4 - packed,
@@ -92,14 +95,12 @@ LogicalResult CombineOp::verify() {
     return failure();
   if (failed(hasSchedule(*this, getSchedule())))
     return failure();
-  const bool ends = static_cast<bool>(getCuSeqlensQ());
-  if (ends != static_cast<bool>(getMaxSeqlenQ()) || ends != (packed && getSchedule()))
-    return emitOpError(
-        "expected cu_seqlens_q and max_seqlen_q of packed parts with a schedule, and "
-        "of no other");
-  if (ends && failed(hasTable(*this, "cu_seqlens_q", cast<ShapedType>(getCuSeqlensQ().getType()), 1,
-                              "batch + 1")))
-    return failure();
+  if (static_cast<bool>(getCuSeqlensQ()) != packed || static_cast<bool>(getMaxSeqlenQ()) != packed)
+    return emitOpError("expected cu_seqlens_q and max_seqlen_q of packed parts, and of no other");
+  for (auto [name, table, shape] : {std::tuple{"cu_seqlens_q", getCuSeqlensQ(), "batch + 1"},
+                                    {"seqused_q", getSequsedQ(), "batch"}})
+    if (table && failed(hasTable(*this, name, cast<ShapedType>(table.getType()), 1, shape)))
+      return failure();
   ShapedType joined = getOutputType(), joinedLse = getLseType();
   if (failed(
           hasRank(*this, "o", joined, 4 - packed,

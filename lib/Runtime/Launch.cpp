@@ -142,7 +142,6 @@ Outcome Program::launch(const Operands &given, FlashScalars scalars, int device,
   }
   for (auto &[operand, tensor] : parts.placed(parts.bytes > 0 ? space->data : nullptr))
     operands[operand] = &tensor;
-  const bool own = request.plan.ownSplits;
   cuda::Launch launch{0,
                       sectionOf(request, p),
                       request.merge ? 1 : splitsOf(request.plan, p),
@@ -155,11 +154,8 @@ Outcome Program::launch(const Operands &given, FlashScalars scalars, int device,
     if (!runs(kernels[i], goal, given))
       continue;
     int64_t blocks = 0;
-    if (kernels[i].op == "combine") { // packed sequences are joined as one if all are split alike
-      const FlashTensor &o = *operands[Operand::o];
-      const int64_t rows = own ? p.lenQ : o.size[o.rank - 3];
-      blocks = schedule::ceilDiv(rows, schedule::combineRows(p.headSizeV)) * p.heads *
-               (p.packedQ && !own ? 1 : p.batch);
+    if (kernels[i].op == "combine") {
+      blocks = schedule::ceilDiv(p.lenQ, schedule::combineRows(p.headSizeV)) * p.heads * p.batch;
     } else if (kernels[i].op == "prepare") {
       blocks = isEmpty(p) ? 0 : p.batch;
     } else if (kernels[i].op == "append") { // rows of k_new, and of q where it is turned

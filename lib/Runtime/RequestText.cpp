@@ -46,7 +46,7 @@ std::string flash::keyOf(const Request &request) {
   llvm::raw_string_ostream os(key);
   if (request.merge) {
     os << "merge " << StringRef(schedule::targetName(p.target)) << ' '
-       << StringRef(schedule::elementName(p.element)) << ' ' << p.headSizeV << ' ' << p.packedQ;
+       << StringRef(schedule::elementName(p.element)) << ' ' << p.headSizeV;
     return key;
   }
   os << StringRef(schedule::targetName(p.target)) << ' '
@@ -101,7 +101,7 @@ static std::string memrefText(const std::string &sizes, StringRef element, bool 
 
 static std::string mergeText(const schedule::Problem &p) {
   // Each dimension but the rows' columns is known when it runs.
-  const std::string rows = p.packedQ ? "?x?" : "?x?x?", columns = std::to_string(p.headSizeV),
+  const std::string rows = "?x?x?", columns = std::to_string(p.headSizeV),
                     o = memrefText(rows + "x" + columns, schedule::elementName(p.element)),
                     lse = memrefText(rows, "f32", false),
                     oPartial = memrefText("?x" + rows + "x" + columns, "f32"),
@@ -224,6 +224,7 @@ std::string flash::opText(const Request &request) {
   }
   clauses += scalarsText(p, f);
   std::string packedQ, pages, index; // clauses that an append has too
+  std::string usedQ;                 // and one that a combine has
   if (p.packedQ) {
     packedQ = f.clause("cu_seqlens_q", rows) + " max_seqlen_q %max_seqlen_q";
     f.argue("max_seqlen_q", "index");
@@ -232,7 +233,8 @@ std::string flash::opText(const Request &request) {
   if (p.packedK)
     clauses += f.clause("cu_seqlens_k", rows);
   if (p.usedQ)
-    clauses += f.clause("seqused_q", rows);
+    usedQ = f.clause("seqused_q", rows);
+  clauses += usedQ;
   if (p.usedK)
     clauses += f.clause("seqused_k", rows);
   if (p.append)
@@ -293,8 +295,8 @@ std::string flash::opText(const Request &request) {
      << ", plan = " << request.planText << "}\n      : " << readType << ", " << k << ", " << v
      << "\n";
   if (split)
-    os << "  flash.combine %o_partial, %lse_partial" << joins << (own.empty() ? "" : packedQ) << own
-       << " " << outs << "\n      {" << target << "} : " << oPartial << ", " << lsePartial << "\n";
+    os << "  flash.combine %o_partial, %lse_partial" << joins << packedQ << usedQ << own << " "
+       << outs << "\n      {" << target << "} : " << oPartial << ", " << lsePartial << "\n";
   if (read != "%q")
     os << "  memref.dealloc %q_turned : " << readType << "\n";
   return functionText(f);

@@ -48,13 +48,11 @@ Or<schedule::Problem> Program::sized(const Operands &operands, const FlashScalar
   using Shape = llvm::SmallVector<int64_t>;
   const int64_t any = schedule::unknown;
   if (request.merge) {
-    if (Outcome failure = need(Operand::o, p.packedQ ? Shape{any, any, p.headSizeV}
-                                                     : Shape{any, any, any, p.headSizeV}))
+    if (Outcome failure = need(Operand::o, {any, any, any, p.headSizeV}))
       return *failure;
     const FlashTensor &o = *operands[Operand::o], *parts = operands[Operand::oPartial];
-    p.batch = p.packedQ ? 1 : o.size[0];
-    p.lenQ = o.size[o.rank - 3], p.heads = o.size[o.rank - 2];
-    Shape lse = p.packedQ ? Shape{p.heads, p.lenQ} : Shape{p.batch, p.heads, p.lenQ};
+    p.batch = o.size[0], p.lenQ = o.size[1], p.heads = o.size[2];
+    Shape lse{p.batch, p.heads, p.lenQ};
     if (Outcome failure = need(Operand::lse, lse))
       return *failure;
     Shape oPartial(o.size, o.size + o.rank);

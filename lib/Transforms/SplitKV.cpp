@@ -59,7 +59,7 @@ void split(AttentionOp op, int64_t splits) {
   PlanAttr plan =
       filled({}, "tile", combineTile(*op.getTarget(), o.back(), *op.getPlan()->getInt("tile", 0)));
   auto join = CombineOp::create(builder, op.getResultTypes(), inputs[0], inputs[1], op.getSink(),
-                                /*cu_seqlens_q=*/Value(), /*max_seqlen_q=*/Value(),
+                                op.getCuSeqlensQ(), op.getMaxSeqlenQ(), op.getSequsedQ(),
                                 /*schedule=*/Value(), op.getOuts(), op.getTargetAttr(), plan);
   for (Value buffer : outs)
     memref::DeallocOp::create(builder, buffer);

@@ -488,12 +488,11 @@ def merge(o1, lse1, o2, lse2, *, target=None):
     most = 256  # head sizes of keys end here, those of values do not
     if not (columns == 512 or (8 <= columns <= most and columns % 8 == 0)):
         raise ValueError(f"expected o1's head size ({columns}) to be a multiple of 8 from 8 to {most}, or 512")
-    problem = json.dumps(dict(target=target, element=a.element, merge=True, head_size=columns if columns <= most else 64, head_size_v=columns,
-                              packed_q=len(a.shape) == 3))
+    problem = json.dumps(dict(target=target, element=a.element, merge=True, head_size=columns if columns <= most else 64, head_size_v=columns))
     _cache.key(problem)
     _meets(target, a)
-    lse_shape = _lse_shape(a.shape)
-    shapes = ((b"o_partial", (2, *a.shape)), (b"lse_partial", (2, *lse_shape)), (b"o", a.shape), (b"lse", lse_shape))
+    lse_shape, batch = _lse_shape(a.shape), () if len(a.shape) == 4 else (1,)  # packed rows are joined as one batch
+    shapes = ((b"o_partial", (2, *batch, *a.shape)), (b"lse_partial", (2, *batch, *lse_shape)), (b"o", (*batch, *a.shape)), (b"lse", (*batch, *lse_shape)))
     call = Call(_cache.program(problem), [(name, shape, _row_major(shape)) for name, shape in shapes], a, Scalars())
     o, lse = empty(o1, a.shape), empty(o1, lse_shape, float32=True)
     call.run(stacked(o1, o2), stacked(lse1, lse2), o, lse)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import flash_mlir
+from flash_mlir import _api
 
 
 def draw(*shape, seed=0):
@@ -40,8 +41,30 @@ def test_packed_sequences_with_empty_ones_and_tails():
             want, wanted = alone(q[rows], k[keys], v[keys], causal=True)
             close(o[rows], want)
             close(lse[:, rows], wanted)
-        if "num_splits" not in extra:
-            assert (o[65:70] == 7).all() and (o[71:] == 7).all()  # rows out of use are left alone
+        assert (o[65:70] == 7).all() and (o[71:] == 7).all()  # rows out of use are left alone
+
+
+@pytest.mark.parametrize("splits", [1, 3, 0])  # 0: each sequence's own
+@pytest.mark.parametrize("tables", ["packed", "packed, used", "used"])
+def test_rows_that_do_not_count_are_left_alone(monkeypatch, tables, splits):
+    monkeypatch.setattr(_api, "workers", lambda: 12)  # so many that a long sequence alone leaves some idle
+    keys = 4000  # many a part, where each sequence has its own number
+    q, k, used_k = draw(16, 4, 32), draw(3, keys, 2, 32, seed=1), i32(keys, 3, 0)
+    cu, used_q, longest = i32(0, 4, 4, 9), i32(2, 0, 5), 5
+    if tables == "used":
+        q, starts, counts = q[:15].reshape(3, longest, 4, 32), longest * np.arange(3), used_q
+        rows = dict(seqused_q=used_q)
+    else:
+        starts, counts = cu[:3], used_q if "used" in tables else np.diff(cu)
+        rows = dict(cu_seqlens_q=cu, max_seqlen_q=longest, **({"seqused_q": used_q} if "used" in tables else {}))
+    call = flash_mlir.attention_with_kvcache(q, k, k, seqused_k=used_k, num_splits=1, **rows).reshape(-1, 4, 32)
+    out = np.full(q.shape, 7, np.float32)
+    o = flash_mlir.attention_with_kvcache(q, k, k, seqused_k=used_k, num_splits=splits, out=out, **rows).reshape(-1, 4, 32)
+    if not splits:
+        assert list(_api._calls.values())[-1].program.has_schedule
+    counted = np.concatenate([np.arange(s, s + n) for s, n in zip(starts, counts)])
+    close(o[counted], call[counted])
+    assert (np.delete(o, counted, axis=0) == 7).all()
 
 
 def test_pages_of_one_row_and_of_many():

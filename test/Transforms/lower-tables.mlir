@@ -71,14 +71,18 @@ func.func @cached(%q: !q, %k: !pages, %o: !q, %used: !rows, %table: memref<?x?xi
 
 // -----
 
-// Packed parts are joined as one sequence of rows.
+// Parts are joined in the rows that count: what lies past a sequence's end has no parts.
 // CHECK-LABEL: func.func @parts(
 // CHECK:         flash_tile.view %{{.*}} cu_seqlens(%{{.*}}) {{.*}}partial{{.*}} -> <64xf32>
 // CHECK-LABEL: func.func @parts_combine(
-// CHECK:         flash_tile.view %{{.*}} {partial} : memref<?x?x?x64xf32, {{.*}} -> <64xf32>
-// CHECK:         flash_tile.view %{{.*}} : memref<?x?x64xf16, {{.*}} -> <64xf16>
-func.func @parts(%q: tensor<?x8x64xf16>, %cu: tensor<?xi32>, %most: index) -> tensor<?x8x64xf16> {
+// CHECK-SAME:    %[[CU:[a-z0-9]+]]: {{[^%]*}} {flash.arg = "cu_seqlens_q"}, %[[USED:[a-z0-9]+]]: {{[^%]*}} {flash.arg = "seqused_q"}, %[[MOST:[a-z0-9]+]]: index
+// CHECK:         flash_tile.view %{{.*}} cu_seqlens(%[[CU]] : {{.*}}) seqused(%[[USED]] : {{.*}}) {partial} : memref<?x?x?x64xf32, {{.*}} -> <64xf32>
+// CHECK:         flash_tile.view %{{.*}} cu_seqlens(%[[CU]] : {{.*}}) seqused(%[[USED]] : {{.*}}) : memref<?x?x64xf16, {{.*}} -> <64xf16>
+// CHECK:         %[[TILES:.*]] = arith.ceildivui %[[MOST]],
+// CHECK:         flash_tile.for_work "single"(%[[TILES]],
+func.func @parts(%q: tensor<?x8x64xf16>, %cu: tensor<?xi32>, %used: tensor<?xi32>, %most: index) -> tensor<?x8x64xf16> {
   %o = flash.attention %q, %q, %q cu_seqlens_q(%cu : tensor<?xi32>) max_seqlen_q %most cu_seqlens_k(%cu : tensor<?xi32>)
+      seqused_q(%used : tensor<?xi32>)
       by <dense> {plan = #flash.plan<splits = 3>} : tensor<?x8x64xf16>, tensor<?x8x64xf16>, tensor<?x8x64xf16> -> tensor<?x8x64xf16>
   return %o : tensor<?x8x64xf16>
 }

@@ -200,16 +200,17 @@ std::string flash::test::opText(const Problem &p, const std::string &plan) {
               o = tensor(rows + n(p.heads) + "x" + n(p.dv)),
               lse = "tensor<" + before + n(p.heads) + "x?xf32>";
   const std::string table = "tensor<?xi32>", pages = "tensor<?x?xi32>";
-  std::string arguments, clauses;
+  std::string arguments, clauses, ofRows; // what a combine says too
   if (packed) {
     arguments = ", %cu_q: " + table + ", %cu_k: " + table + ", %most: index";
-    clauses = " cu_seqlens_q(%cu_q : " + table +
-              ") max_seqlen_q %most cu_seqlens_k(%cu_k : " + table + ")";
+    ofRows = " cu_seqlens_q(%cu_q : " + table + ") max_seqlen_q %most";
+    clauses = ofRows + " cu_seqlens_k(%cu_k : " + table + ")";
   } else if (p.rows == Problem::paged) {
     arguments =
         ", %used_q: " + table + ", %used_k: " + table + ", %pages: " + pages + ", %pad: " + table;
-    clauses = " seqused_q(%used_q : " + table + ") seqused_k(%used_k : " + table +
-              ") page_table(%pages : " + pages + ") leftpad_k(%pad : " + table + ")";
+    ofRows = " seqused_q(%used_q : " + table + ")";
+    clauses = ofRows + " seqused_k(%used_k : " + table + ") page_table(%pages : " + pages +
+              ") leftpad_k(%pad : " + table + ")";
   }
   std::string sink = "tensor<" + n(p.heads) + "xf32>";
   os << "func.func @f(%q: " << q << ", %k: " << k << ", %v: " << v << ", %scale: f32"
@@ -226,7 +227,7 @@ std::string flash::test::opText(const Problem &p, const std::string &plan) {
     std::string parts = "tensor<" + n(p.splits) + "x" + rows + n(p.heads) + "x" + n(p.dv) + "xf32>",
                 logs = "tensor<" + n(p.splits) + "x" + before + n(p.heads) + "x?xf32>";
     os << "  %op, %lp = " << head << parts << ", " << logs
-       << "\n  %o, %lse = flash.combine %op, %lp {target = "
+       << "\n  %o, %lse = flash.combine %op, %lp" << ofRows << " {target = "
        << "#flash.target<\"cpu\">, plan = #flash.plan<tile = [4, 1]>} : " << parts << ", " << logs
        << " -> " << o << ", " << lse << "\n";
   }

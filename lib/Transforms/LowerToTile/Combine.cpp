@@ -41,7 +41,8 @@ public:
       lse = k.argument("lse", type, /*keepLast=*/false);
     if (op.getSink())
       sink = k.argument("sink", op.getSink().getType(), /*keepLast=*/false);
-    const Tables rows{.cuSeqlens = k.table("cu_seqlens_q", op.getCuSeqlensQ())};
+    const Tables rows{.cuSeqlens = k.table("cu_seqlens_q", op.getCuSeqlensQ()),
+                      .seqused = k.table("seqused_q", op.getSequsedQ())};
     Value longest = k.table("max_seqlen_q", op.getMaxSeqlenQ());
     sequences = k.table("schedule", op.getSchedule());
     opv = k.view(oPartial, Dv, 1, true, rows);
@@ -50,12 +51,9 @@ public:
     if (lse)
       lv = k.view(lse, 1, 1, false, rows);
     most = splits = k.dim(oPartial, 0);
-    // Packed rows are joined as one sequence where all have as many parts.
-    const unsigned packed = oType.getRank() == 4;
-    Value batch = packed ? k.index(1) : k.dim(o, 0);
-    if (longest)
-      batch = arith::SubIOp::create(b, k.dim(rows.cuSeqlens, 0), k.index(1));
-    k.forTiles(longest ? longest : k.dim(o, 1 - packed), M, k.dim(o, 2 - packed), batch,
+    Value batch = longest ? arith::SubIOp::create(b, k.dim(rows.cuSeqlens, 0), k.index(1))
+                          : Value(k.dim(o, 0));
+    k.forTiles(longest ? longest : k.dim(o, 1), M, k.dim(o, longest ? 1 : 2), batch,
                [&](Value m, Value h, Value bi) { buildTile(m, h, bi); });
     k.finish();
   }

@@ -121,7 +121,7 @@ func.func @f(%p: tensor<3x2x9x8x64xf32>, %l: tensor<3x2x8x9xf32>) {
 }
 // -----
 func.func @f(%p: memref<3x9x8x64xf32>, %l: memref<3x8x9xf32>, %s: memref<4x3xi32>, %o: memref<9x8x64xf16>) {
-  // expected-error @below {{expected cu_seqlens_q and max_seqlen_q of packed parts with a schedule, and of no other}}
+  // expected-error @below {{expected cu_seqlens_q and max_seqlen_q of packed parts, and of no other}}
   flash.combine %p, %l schedule(%s : memref<4x3xi32>) outs(%o : memref<9x8x64xf16>) : memref<3x9x8x64xf32>, memref<3x8x9xf32>
   return
 }
@@ -129,5 +129,17 @@ func.func @f(%p: memref<3x9x8x64xf32>, %l: memref<3x8x9xf32>, %s: memref<4x3xi32
 func.func @f(%p: memref<3x2x9x8x64xf32>, %l: memref<3x2x8x9xf32>, %s: memref<3xi32>, %o: memref<2x9x8x64xf16>) {
   // expected-error @below {{expected schedule of rank 2 (4 x batch + 1), got rank 1}}
   flash.combine %p, %l schedule(%s : memref<3xi32>) outs(%o : memref<2x9x8x64xf16>) : memref<3x2x9x8x64xf32>, memref<3x2x8x9xf32>
+  return
+}
+// -----
+func.func @f(%p: tensor<3x9x8x64xf32>, %l: tensor<3x8x9xf32>) {
+  // expected-error @below {{expected cu_seqlens_q and max_seqlen_q of packed parts, and of no other}}
+  %r = flash.combine %p, %l : tensor<3x9x8x64xf32>, tensor<3x8x9xf32> -> tensor<9x8x64xf16>
+  return
+}
+// -----
+func.func @f(%p: tensor<3x2x9x8x64xf32>, %l: tensor<3x2x8x9xf32>, %u: tensor<2x2xi32>) {
+  // expected-error @below {{expected seqused_q of rank 1 (batch), got rank 2}}
+  %r = flash.combine %p, %l seqused_q(%u : tensor<2x2xi32>) : tensor<3x2x9x8x64xf32>, tensor<3x2x8x9xf32> -> tensor<2x9x8x64xf16>
   return
 }

@@ -45,7 +45,7 @@ func.func @memrefs(%q: !m, %sink: memref<8xf32>, %o: !m, %lse: memref<?x8x?xf32>
 // CHECK: %[[P:.*]]:2 = flash.attention {{.*}} -> tensor<3x?x?x?x64xf32>, tensor<3x?x?x?xf32>
 // CHECK: flash.combine %[[P]]#0, %[[P]]#1 sink(%{{.*}} : tensor<?xf32>) : {{.*}} -> tensor<?x?x?x64xbf16>, tensor<?x?x?xf32>
 // CHECK: flash.combine %[[P]]#0, %[[P]]#1 {plan = #flash.plan<tile = [8, 1]>, target = #flash.target<"cpu">} : {{.*}} -> tensor<?x?x?x64xf32>
-// GENERIC: "flash.combine"({{.*}}) <{operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0>}>
+// GENERIC: "flash.combine"({{.*}}) <{operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0>}>
 func.func @parts(%q: !dq, %sink: tensor<?xf32>) -> (!dq, tensor<?x?x?xf32>, tensor<?x?x?x64xf32>) {
   %op, %lp = flash.attention %q, %q, %q by <dense> {plan = #flash.plan<splits = 3>}
       : !dq, !dq, !dq -> tensor<3x?x?x?x64xf32>, tensor<3x?x?x?xf32>
@@ -58,7 +58,7 @@ func.func @parts(%q: !dq, %sink: tensor<?xf32>) -> (!dq, tensor<?x?x?xf32>, tens
 
 // CHECK-LABEL: func.func @parts_in_memory
 // CHECK: flash.combine %{{.*}}, %{{.*}} sink(%{{.*}} : memref<8xf32>) outs(%{{.*}}, %{{.*}} : {{.*}}) : memref<?x?x?x8x64xf32>, memref<?x?x8x?xf32>
-// GENERIC: "flash.combine"({{.*}}) <{operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 2>}>
+// GENERIC: "flash.combine"({{.*}}) <{operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 2>}>
 func.func @parts_in_memory(%op: memref<?x?x?x8x64xf32>, %lp: memref<?x?x8x?xf32>, %sink: memref<8xf32>, %o: !m,
     %lse: memref<?x8x?xf32>) {
   flash.combine %op, %lp sink(%sink : memref<8xf32>) outs(%o, %lse : !m, memref<?x8x?xf32>)

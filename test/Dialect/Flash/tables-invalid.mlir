@@ -85,9 +85,9 @@ func.func @f(%q: tensor<2x9x8x64xf16>, %k: tensor<5x7x4x64xf16>, %v: tensor<5x7x
   return
 }
 // -----
-func.func @f(%o: memref<3x9x8x64xf32>, %l: memref<3x8x9xf32>, %r: memref<9x8x32xf16>) {
+func.func @f(%o: memref<3x9x8x64xf32>, %l: memref<3x8x9xf32>, %r: memref<9x8x32xf16>, %c: memref<3xi32>, %n: index) {
   // expected-error @below {{expected o's head size (32) to equal o_partial's (64)}}
-  flash.combine %o, %l outs(%r : memref<9x8x32xf16>) : memref<3x9x8x64xf32>, memref<3x8x9xf32>
+  flash.combine %o, %l cu_seqlens_q(%c : memref<3xi32>) max_seqlen_q %n outs(%r : memref<9x8x32xf16>) : memref<3x9x8x64xf32>, memref<3x8x9xf32>
   return
 }
 // -----

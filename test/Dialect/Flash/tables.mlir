@@ -20,10 +20,10 @@ func.func @packed(%q: !t, %k: tensor<?x2x64xf16>, %cu: !u, %most: index) -> (!t,
 // CHECK-LABEL: func.func @parts
 func.func @parts(%q: !t, %k: tensor<?x2x64xf16>, %cu: !u, %most: index) -> (!t, tensor<8x?xf32>) {
   // CHECK: %[[P:.*]]:2 = flash.attention {{.*}} -> tensor<3x?x8x64xf32>, tensor<3x8x?xf32>
-  %op, %lp = flash.attention %q, %k, %k cu_seqlens_q(%cu : !u) max_seqlen_q %most cu_seqlens_k(%cu : !u) by <causal>
+  %op, %lp = flash.attention %q, %k, %k cu_seqlens_q(%cu : !u) max_seqlen_q %most cu_seqlens_k(%cu : !u) seqused_q(%cu : !u) by <causal>
       : !t, tensor<?x2x64xf16>, tensor<?x2x64xf16> -> tensor<3x?x8x64xf32>, tensor<3x8x?xf32>
-  // CHECK: flash.combine %[[P]]#0, %[[P]]#1 : tensor<3x?x8x64xf32>, tensor<3x8x?xf32> -> tensor<?x8x64xf16>, tensor<8x?xf32>
-  %o, %lse = flash.combine %op, %lp : tensor<3x?x8x64xf32>, tensor<3x8x?xf32> -> !t, tensor<8x?xf32>
+  // CHECK: flash.combine %[[P]]#0, %[[P]]#1 cu_seqlens_q(%{{.*}} : tensor<?xi32>) max_seqlen_q %{{.*}} seqused_q(%{{.*}} : tensor<?xi32>) : tensor<3x?x8x64xf32>, tensor<3x8x?xf32> -> tensor<?x8x64xf16>, tensor<8x?xf32>
+  %o, %lse = flash.combine %op, %lp cu_seqlens_q(%cu : !u) max_seqlen_q %most seqused_q(%cu : !u) : tensor<3x?x8x64xf32>, tensor<3x8x?xf32> -> !t, tensor<8x?xf32>
   return %o, %lse : !t, tensor<8x?xf32>
 }
 
