@@ -10,7 +10,7 @@ import math
 import os
 
 from . import _cache, _check, _records
-from ._arrays import Array, capability, empty, empty_table, gpu_name, pointer, signature, stacked, stream, values, with_rows
+from ._arrays import Array, capability, empty, empty_table, gpu_name, learns, pointer, signature, stacked, stream, values, with_rows
 from ._library import MAX_RANK, Program, Scalars, Tensor, library
 from ._library import call as _call
 
@@ -315,13 +315,26 @@ def attention(q, k, v, *, causal=False, window=(-1, -1), attention_chunk=0, sink
     Returns o [B, Sq, Hq, Dv] of q's element type (`out`, if given), and with return_lse also lse, f32 [B, Hq, Sq]: the
     natural logarithm of each row's denominator. A row that sees no key gives 0 and -inf.
 
+    Where q, k, v or sink are PyTorch tensors that require gradients, o is part of PyTorch's graph: its backward runs
+    attention_backward, deterministic under torch.use_deterministic_algorithms(True), and rows past seqused get zeros. It saves q,
+    k, v, sink, tables, o and lse. lse itself has no gradient, pages have none, and `out` cannot be given.
+
     Raises ValueError or TypeError for arguments that do not fit, NotImplementedError for what this version lacks (so f8 and its
     q_descale, k_descale, v_descale), RuntimeError where the driver or ptxas fails.
     """
+    if learns(q, k, v, sink):
+        return _in_graph(locals())
     given = dict(sink=sink, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, seqused_q=seqused_q, seqused_k=seqused_k,
                  page_table=page_table)
     return _attend(q, k, v, given, causal, window, attention_chunk, sink_tokens, scale, softcap, max_seqlen_q, max_seqlen_k, q_descale,
                    k_descale, v_descale, num_splits, pack_gqa, out, return_lse, validate, target, scheduler_metadata)
+
+
+def _in_graph(arguments):
+    """attention of its arguments, by name, in PyTorch's graph."""
+    from . import _autograd
+
+    return _autograd.attention(**arguments)
 
 
 def planned(q, k, v, out, *, causal=False, window=(-1, -1), plan=None, target=None):
@@ -376,7 +389,7 @@ def attention_with_kvcache(q, k_cache, v_cache, *, k_new=None, v_new=None, sequs
     (rotary_interleaved) or i and i + R/2. With a page_table the caches are pages, and kv_batch_idx picks its rows. q may be packed
     (cu_seqlens_q) over caches that are not.
 
-    The other arguments, results and errors are attention's.
+    The other arguments, results and errors are attention's; o has no gradients.
     """
     interleaved = _check.flag("rotary_interleaved", rotary_interleaved)
     given = dict(sink=sink, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, seqused_q=seqused_q, seqused_k=seqused_k,

@@ -12,6 +12,14 @@ def is_torch(x):
     return torch is not None and isinstance(x, torch.Tensor)
 
 
+def learns(*arrays):
+    """Whether PyTorch is to find gradients of one of them."""
+    for x in arrays:
+        if getattr(x, "requires_grad", False):
+            return sys.modules["torch"].is_grad_enabled()
+    return False
+
+
 def take(name, x):
     """x as a NumPy array or PyTorch tensor, never copied; TypeError for anything else."""
     if isinstance(x, np.ndarray) or is_torch(x):

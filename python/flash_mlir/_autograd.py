@@ -1,0 +1,54 @@
+"""Gradients for PyTorch: attention of tensors that require them. Only such a call imports this, so that torch stays optional."""
+import inspect
+
+import torch
+
+from . import _api
+
+SHARED = frozenset(inspect.signature(_api.attention_backward).parameters)  # of attention's options, those that its gradients depend on
+
+
+def attention(q, k, v, *, sink, out, return_lse, **options):
+    """flash_mlir.attention with all of its options, for PyTorch's graph."""
+    if out is not None:
+        raise ValueError("expected no out where gradients are wanted: o belongs to PyTorch's graph; leave it out, or call under torch.no_grad()")
+    tables = {name: x for name, x in options.items() if isinstance(x, torch.Tensor)}
+    plain = {name: x for name, x in options.items() if name not in tables}
+    o, lse = Attention.apply(q, k, v, sink, plain, tuple(tables), *tables.values())
+    return (o, lse) if return_lse else o
+
+
+class Attention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, q, k, v, sink, plain, names, *tables):
+        options = dict(plain, **dict(zip(names, tables)))
+        o, lse = _api.attention(q, k, v, sink=sink, return_lse=True, **options)
+        ctx.mark_non_differentiable(lse)
+        ctx.save_for_backward(q, k, v, sink, o, lse, *tables)  # PyTorch says so if one of them changes before it is used
+        ctx.plain, ctx.names = plain, names
+        return o, lse
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, do, _):
+        q, k, v, sink, o, lse, *tables = ctx.saved_tensors
+        options = dict(ctx.plain, **dict(zip(ctx.names, tables)))
+        if options.get("page_table") is not None:
+            raise NotImplementedError("gradients of keys in pages are not built; pass contiguous keys and values")
+        shared = {name: x for name, x in options.items() if name in SHARED}
+        grads = _api.attention_backward(do, q, k, v, o, lse, sink=sink, deterministic=torch.are_deterministic_algorithms_enabled(), **shared)
+        for side, x in zip("qkk", grads):
+            if (used := shared.get(f"seqused_{side}")) is not None:
+                clear(x, shared.get(f"cu_seqlens_{side}"), used)
+        return *grads[:3], None if sink is None else grads[3], None, None, *[None] * len(tables)
+
+
+def clear(x, ends, used):
+    """Zeros for the rows of x, [B, S, ...] or packed by `ends` [total, ...], that do not count: they are in no loss."""
+    rows = torch.arange(x.shape[0 if ends is not None else 1], dtype=torch.int32, device=x.device)
+    if ends is None:
+        idle = rows >= used[:, None]
+    else:  # a row past the last end belongs to a sequence more, without rows
+        last = torch.cat((ends[:-1] + used, used.new_zeros(1)))
+        idle = rows >= last[torch.searchsorted(ends[1:], rows, right=True)]
+    x.masked_fill_(idle[..., None, None], 0)
