@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Thousands of launches of random sizes under every scheduler: none may hang, and none may leave a tile out.
 
-    python3 test/Integration/launches_gpu.py [--launches 5000] [--targets sm_90a,sm_80] [--only TEXT]
+    python3 test/Integration/launches_gpu.py [--launches 5000] [--targets sm_90a,sm_80] [--only TEXT] [--jobs 1]
 
 Needs torch and a GPU. Results start as NaN, so that a tile nobody computed stays NaN. Run it under `timeout`: a hang does not end.
 Ends with `N passed, M failed`.
 """
 import argparse
+import functools
 import pathlib
 import random
 import sys
@@ -18,7 +19,8 @@ import problems
 import torch
 
 MOST = 700  # queries and keys of a sequence
-HEADS = 4
+HEADS = [(1, 1), (2, 2), (1, 4)]  # KV heads, query heads of each; few, for every ratio and number of parts has its own kernels
+SPLITS = [2, 5, 9]
 DEVICE = dict(device="cuda", dtype=torch.int32)
 
 
@@ -27,7 +29,7 @@ class Operands:
 
     def __init__(self, d):
         self.d = d
-        self.parts = [torch.randn(4 * MOST * HEADS * 2 * d, device="cuda", dtype=torch.bfloat16) for _ in range(3)]
+        self.parts = [torch.randn(4 * MOST * 4 * d, device="cuda", dtype=torch.bfloat16) for _ in range(3)]
         self.out = torch.empty_like(self.parts[0])
 
     def cut(self, which, *shape):
@@ -39,7 +41,7 @@ class Operands:
 
 def whole(rng, at, queries=MOST, **options):
     """Sequences of one length."""
-    b, h, group, sq, sk = rng.randint(1, 4), rng.randint(1, 2), rng.choice([1, 2, 4]), rng.randint(1, queries), rng.randint(1, MOST)
+    b, (h, group), sq, sk = rng.randint(1, 4), rng.choice(HEADS), rng.randint(1, queries), rng.randint(1, MOST)
     return (at.cut("q", b, sq, h * group, at.d), at.cut("k", b, sk, h, at.d), at.cut("v", b, sk, h, at.d)), dict(options, out=at.cut("o", b, sq, h * group, at.d))
 
 
@@ -61,15 +63,16 @@ KINDS = {
     "dense, static": lambda rng, at: whole(rng, at),
     "causal, dynamic": lambda rng, at: whole(rng, at, causal=True),
     "window, dynamic": lambda rng, at: whole(rng, at, window=rng.choice([(256, 0), (40, 40)])),
-    "splits, single": lambda rng, at: whole(rng, at, num_splits=rng.randint(2, 9)),
+    "splits, single": lambda rng, at: whole(rng, at, num_splits=rng.choice(SPLITS)),
     "decode": lambda rng, at: whole(rng, at, queries=1),
     "packed, varlen": lambda rng, at: packed(rng, at),
     "packed causal, varlen": lambda rng, at: packed(rng, at, causal=True),
 }
 
 
-def run(kind, d, target, launches):
+def run(launches, case):
     """What is wrong, or None."""
+    kind, d, target = case
     rng, at, bad = random.Random(1), Operands(d), torch.zeros((), device="cuda", dtype=torch.int64)
     for _ in range(launches):
         operands, options = KINDS[kind](rng, at)
@@ -84,9 +87,10 @@ def main():
     parser.add_argument("--launches", type=int, default=5000)
     parser.add_argument("--targets", default="sm_90a,sm_80")
     parser.add_argument("--only", default="", help="kinds whose name holds this")
+    parser.add_argument("--jobs", type=int, default=1, help="processes that share the kinds")
     a = parser.parse_args()
     cases = [(f"{kind} d{d} {target}", (kind, d, target)) for target in a.targets.split(",") for kind in KINDS if a.only in kind for d in (64, 128, 256)]
-    return problems.check_each(cases, lambda case: run(*case, a.launches))
+    return problems.check_each(cases, functools.partial(run, a.launches), a.jobs)
 
 
 if __name__ == "__main__":

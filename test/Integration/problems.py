@@ -1,21 +1,33 @@
 """What checks share: the run over named cases; and of random problems, their options and the run over them."""
+import concurrent.futures
+import functools
 import json
+import multiprocessing
 import random
 import sys
 import time
 
 
-def check_each(cases, check):
-    """check(case): what is wrong, or None, of each (name, case); prints a line each, counts, and gives the exit code."""
+def timed(check, case):
+    """What is wrong with a case, or None, and its seconds."""
+    start = time.time()
+    try:
+        wrong = check(case)
+    except Exception as e:
+        wrong = f"{type(e).__name__}: {str(e)[:300]}"
+    return wrong, time.time() - start
+
+
+def check_each(cases, check, jobs=1):
+    """check(case): what is wrong, or None, of each (name, case); prints a line each, counts, and gives the exit code. More than one
+    job: processes of their own (a GPU does not survive a fork), which get `check` by its name and the arguments bound to it."""
     passed = failed = 0
-    for name, case in cases:
-        start = time.time()
-        try:
-            wrong = check(case)
-        except Exception as e:
-            wrong = f"{type(e).__name__}: {str(e)[:300]}"
-        passed, failed = passed + (not wrong), failed + bool(wrong)
-        print(f"{'FAIL' if wrong else 'ok'}  {name}, {time.time() - start:.1f} s{': ' + wrong if wrong else ''}", flush=True)
+    names, values = zip(*cases) if cases else ((), ())
+    with concurrent.futures.ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
+        done = (map if jobs == 1 else pool.map)(functools.partial(timed, check), values)
+        for name, (wrong, seconds) in zip(names, done):
+            passed, failed = passed + (not wrong), failed + bool(wrong)
+            print(f"{'FAIL' if wrong else 'ok'}  {name}, {seconds:.1f} s{': ' + wrong if wrong else ''}", flush=True)
     print(f"{passed} passed, {failed} failed")
     return failed > 0 or not passed
 
