@@ -2,9 +2,10 @@
 """Thousands of launches of random sizes under every scheduler: none may hang, and none may leave a tile out.
 
     python3 test/Integration/launches_gpu.py [--launches 5000] [--targets sm_90a,sm_80] [--only TEXT] [--jobs 1]
+    python3 test/Integration/launches_gpu.py --backward [--plan PLAN] ...      each followed by its gradients, deterministic or not
 
 Needs torch and a GPU. Results start as NaN, so that a tile nobody computed stays NaN. Run it under `timeout`: a hang does not end.
-Ends with `N passed, M failed`.
+Ends with `N passed, M failed`, and of gradients `K skipped` (what is not built).
 """
 import argparse
 import functools
@@ -14,6 +15,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
 
+import by_hand
 import flash_mlir
 import problems
 import torch
@@ -70,16 +72,23 @@ KINDS = {
 }
 
 
-def run(launches, case):
+def run(launches, plan, case):
     """What is wrong, or None."""
-    kind, d, target = case
+    kind, d, target, gradients = case  # options of attention_backward, which then runs too, under the plan
+    by_hand.force(plan, gradients is not None)
+    if gradients is not None:
+        problems.nan_where_unwritten()
     rng, at, bad = random.Random(1), Operands(d), torch.zeros((), device="cuda", dtype=torch.int64)
     for _ in range(launches):
         operands, options = KINDS[kind](rng, at)
-        o = flash_mlir.attention(*operands, target=target, validate=False, **options)
+        o, lse = flash_mlir.attention(*operands, target=target, validate=False, return_lse=True, **options)
         bad += o.isnan().any()
+        if gradients is not None:
+            options.pop("out")
+            for x in flash_mlir.attention_backward(operands[0], *operands, o, lse, target=target, validate=False, **gradients, **options):
+                bad += x.isnan().any()
     bad = int(bad)  # waits for all
-    return f"{bad} of {launches} launches left NaN" if bad else None
+    return f"{bad} results of {launches} launches hold NaN" if bad else None
 
 
 def main():
@@ -88,9 +97,14 @@ def main():
     parser.add_argument("--targets", default="sm_90a,sm_80")
     parser.add_argument("--only", default="", help="kinds whose name holds this")
     parser.add_argument("--jobs", type=int, default=1, help="processes that share the kinds")
+    problems.add_backward(parser, "gradients too")
+    by_hand.add_option(parser)
     a = parser.parse_args()
-    cases = [(f"{kind} d{d} {target}", (kind, d, target)) for target in a.targets.split(",") for kind in KINDS if a.only in kind for d in (64, 128, 256)]
-    return problems.check_each(cases, functools.partial(run, a.launches), a.jobs)
+    kinds = [kind for kind in KINDS if a.only in kind and not (a.backward and "splits" in kind)]
+    cases = [(f"{kind} d{d} {target}", (kind, d, target, None)) for target in a.targets.split(",") for kind in kinds for d in (64, 128, 256)]
+    if a.backward:
+        cases = [(f"{name}{', deterministic' * more}", (*case, dict(deterministic=more))) for name, (*case, _) in cases for more in (False, True)]
+    return problems.check_each(cases, functools.partial(run, a.launches, a.plan), a.jobs, skips=a.backward)
 
 
 if __name__ == "__main__":

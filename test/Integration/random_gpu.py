@@ -5,10 +5,12 @@
 
 Sizes 1 to 2000, every mask, every head size, f16 and bf16, grouped heads, strides, softcap and sink. CASES_FOLDER holds run.py
 and reference.py. Kernels are compiled first, by a pool of processes, into the disk cache. Prints each problem that fails as a
-line that run.py takes, and ends with `N passed, M failed`; exit code 1 if any failed.
+line that run.py takes, and ends with `N passed, M failed`, with --backward also `K skipped` (what is not built); exit code 1 if any
+failed. The plan of --plan is then that of gradients.
 """
 import argparse
 import concurrent.futures
+import functools
 import os
 import pathlib
 import random
@@ -69,11 +71,14 @@ def case(seed):
 
 
 def prepare(c, target):
-    """Compiles the kernel of a case into the disk cache; the sentence if that fails."""
+    """Compiles the kernels of a case into the disk cache; the sentence if that fails."""
     q, k, v = ((c["b"], n, h, w) for n, h, w in ((c["sq"], c["hq"], c["d"]), (c["sk"], c["hkv"], c["d"]), (c["sk"], c["hkv"], c["dv"])))
     try:
-        flash_mlir.compile(q, k, v, element=c["dtype"], causal=c.get("causal", False), window=tuple(c.get("window", (-1, -1))), attention_chunk=c.get("chunk", 0),
+        compiled = functools.partial(flash_mlir.compile, q, k, v, element=c["dtype"], causal=c.get("causal", False), window=tuple(c.get("window", (-1, -1))), attention_chunk=c.get("chunk", 0),
                            sink_tokens=c.get("sink_tokens", 0), softcap=c.get("softcap", 0.0), sink=c.get("sink", False), target=target)
+        compiled()
+        if c.get("bwd"):
+            compiled(backward=True, deterministic=c["deterministic"])
     except Exception as e:
         return f"{type(e).__name__}: {e}"
     return None
@@ -85,7 +90,7 @@ def main():
     ap.add_argument("--jobs", type=int, default=os.cpu_count())
     by_hand.add_option(ap)
     a = ap.parse_args()
-    by_hand.force(a.plan)
+    by_hand.force(a.plan, a.backward)
     sys.path.insert(0, a.folder)
 
     cases = [case(a.seed + i) for i in range(a.count)]
@@ -97,9 +102,9 @@ def main():
             sentences = list(pool.map(prepare, cases, [a.target] * len(cases)))
         print(f"compiled {sentences.count(None)} of {len(cases)} problems in {time.time() - start:.0f} s with {a.jobs} processes", flush=True)
         cases = by_hand.fitting(a.plan, cases, sentences)
-    passed, failed, _ = problems.check_all(cases, a.target, lambda case: flash_mlir, every=20)
-    print(f"{passed} passed, {failed} failed")
-    return failed > 0
+    passed, failed, skipped = problems.check_all(cases, a.target, lambda case: flash_mlir, every=20, skips=a.backward)
+    print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if a.backward else ""))
+    return failed > 0 or not passed
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Random serving problems through flash_mlir against float64, by the tolerances of the cases' own runner.
 
-    python3 test/Integration/random_serving.py CASES_FOLDER [--target cpu] [--count 300] [--seed 1] [--backward]
+    python3 test/Integration/random_serving.py CASES_FOLDER [--target cpu] [--count 300] [--seed 1] [--backward [--plan PLAN]]
 
 Packed, used, paged and appended sequences, some with one that outgrows the others, chosen cache rows, padding, rotary embedding, splits and packed heads in every mix
 the API allows; empty sequences anywhere, NaN in whatever does not count. CASES_FOLDER holds run.py and reference.py. Prints each
@@ -14,6 +14,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
 
+import by_hand
 import flash_mlir
 import problems
 from flash_mlir import _api
@@ -143,7 +144,9 @@ class Bounded:
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     problems.add_options(ap, "cpu", 300)
+    by_hand.add_option(ap)
     a = ap.parse_args()
+    by_hand.force(a.plan, a.backward)
     sys.path.insert(0, a.folder)
     cases = [case(a.seed + i) for i in range(a.count)]
     if a.backward:
