@@ -2,10 +2,12 @@
 """Captured calls on a GPU: each scheduler once into a CUDA graph, replayed over other lengths and other data.
 
     python3 test/Integration/graph_gpu.py [--replays 10000] [--only TEXT] [--target sm_90a] [--jobs 1]
+    python3 test/Integration/graph_gpu.py --backward [--plan PLAN] ...      forward and gradients, captured together
 
 Needs torch and a GPU. Between replays the tables (and, every so often, the data) are overwritten where they lie; nothing else
 changes, so that whatever a launch leaves behind, its counter above all, meets the next. Every hundredth replay starts from NaN
-and must give the bits of a call that was not captured. Ends with `N passed, M failed`.
+and must give the bits of a call that was not captured (dq of gradients that are not deterministic: its values). Ends with
+`N passed, M failed`, and of gradients `K skipped` (what is not built).
 """
 import argparse
 import functools
@@ -15,10 +17,11 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
 
+import by_hand
 import flash_mlir
 import problems
 import torch
-from flash_mlir import _api
+from flash_mlir import _api, _timing
 
 BF16, D = torch.bfloat16, 128
 
@@ -76,6 +79,28 @@ class Tables:
     def run(self):
         metadata = flash_mlir.prepare(*self.arrays, validate=False, **self.tables, **self.options) if self.prepared else None
         self.function(*self.arrays, out=self.outs[0], validate=False, scheduler_metadata=metadata, **self.tables, **self.options)
+
+
+class Gradients:
+    """A forward and its gradients, of q and k of a length or of packed ones."""
+
+    def __init__(self, order, target, d, batch, queries, keys, heads, kv_heads, deterministic=True, packed=False, **mask):
+        self.order, self.kept, self.tables, self.sizes = order, (), {}, (batch, queries, keys)
+        shape = lambda n, h: (batch * n, h, d) if packed else (batch, n, h, d)
+        self.data = [draw(*shape(n, h)) for n, h in ((queries, heads), (keys, kv_heads), (keys, kv_heads), (queries, heads))]
+        if packed:
+            self.tables = dict(cu_seqlens_q=table(batch + 1), cu_seqlens_k=table(batch + 1))
+            mask.update(self.tables, max_seqlen_q=queries, max_seqlen_k=keys, validate=False)
+        self.options, self.deterministic, self.loose = dict(mask, target=target), deterministic, () if deterministic else (0,)
+
+    def next(self, rng):
+        batch, *lengths = self.sizes
+        for name, most in zip(self.tables, lengths):
+            put(self.tables[name], ends(rng, batch, most, batch * most))
+
+    def run(self):
+        *arrays, do = self.data
+        self.outs = flash_mlir.attention_backward(do, *arrays, *flash_mlir.attention(*arrays, return_lse=True, **self.options), deterministic=self.deterministic, **self.options)
 
 
 def packed(order, target, n, most_q, most_k, heads=8, kv_heads=2, **options):
@@ -140,23 +165,45 @@ CASES = {
     "appended": lambda t: used("", t, 8, 3, 600, append=3, causal=True, num_splits=1),
 }
 
+BACKWARD = {
+    "": lambda t: Gradients("single", t, 128, 2, 1000, 1300, 8, 2),
+    "causal": lambda t: Gradients("backward_spt", t, 128, 2, 1111, 1500, 8, 8, causal=True),
+    "causal, window": lambda t: Gradients("single", t, 64, 2, 1111, 1500, 8, 2, causal=True, window=(100, -1)),
+    "packed": lambda t: Gradients("varlen_dynamic", t, 64, 12, 300, 500, 8, 2, packed=True, causal=True),
+    "packed, head size 128": lambda t: Gradients("varlen_dynamic", t, 128, 12, 300, 500, 8, 8, packed=True),
+    "sums in any order": lambda t: Gradients("single", t, 128, 2, 1000, 1300, 8, 2, deterministic=False),
+    "causal, sums in any order": lambda t: Gradients("backward_lpt", t, 64, 2, 1111, 1500, 8, 2, deterministic=False, causal=True),
+    "packed, sums in any order": lambda t: Gradients("varlen_dynamic", t, 128, 12, 300, 500, 8, 2, deterministic=False, packed=True, causal=True),
+    "head size 256": lambda t: Gradients("backward_spt", t, 256, 2, 600, 700, 4, 2, causal=True),
+}
+BACKWARD = {f"gradients{', ' * bool(name)}{name}": case for name, case in BACKWARD.items()}
 
-def check(target, replays, seed, name):
+
+def is_close(x, y):
+    """Whether two sums of the same terms differ by their order alone."""
+    return torch.equal(x.isnan(), y.isnan()) and _timing.apart(x.nan_to_num(), y.nan_to_num()) < 1e-3
+
+
+def check(target, replays, seed, plan, name):
     """What is wrong, or None."""
     rng = random.Random(seed)
     torch.manual_seed(seed)
-    case = CASES[name](target)
+    by_hand.force(plan, name in BACKWARD)
+    if name in BACKWARD:
+        problems.nan_where_unwritten()
+    case = (CASES | BACKWARD)[name](target)
     case.next(rng)
     before = set(_api._calls)
     case.run()  # compiles, and knows its workspace before the capture
     torch.cuda.synchronize()
-    calls = [_api._calls[key] for key in set(_api._calls) - before] or [case.call]
+    calls = [_api._calls[key] for key in _api._calls if key not in before] or [case.call]
     plan = calls[-1].program.text("plan")
     if f'order = "{case.order}' not in plan:
         return f"expected a plan of order {case.order}, got {plan}"
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, stream=torch.cuda.Stream()):
         case.run()
+    captured, loose = case.outs, getattr(case, "loose", ())
     for i in range(replays):
         case.next(rng)
         if i % 1000 == 500:
@@ -165,22 +212,21 @@ def check(target, replays, seed, name):
         checked = i % 100 == 99 or i == replays - 1
         if checked:
             caches = [x.clone() for x in case.kept]
-            for o in case.outs:
+            for o in captured:
                 o.fill_(float("nan"))
         graph.replay()
         if not checked:
             continue
-        got = [x.clone() for x in (*case.outs, *case.kept)]
+        got = [x.clone() for x in (*captured, *case.kept)]
         for x, was in zip(case.kept, caches):
             x.copy_(was)
         for o in case.outs:
             o.fill_(float("nan"))
         case.run()
-        for x, y in zip(got, (*case.outs, *case.kept)):
-            bits = (torch.int16 if x.dtype == BF16 else torch.int32,)
-            if not torch.equal(x.view(*bits), y.view(*bits)):
-                return f"replay {i}: {int((x.view(*bits) != y.view(*bits)).any(-1).sum())} rows differ from a call that was not captured"
-        if "cu_seqlens_q" not in case.tables and case.outs[0].isnan().any():
+        for at, (x, y) in enumerate(zip(got, (*case.outs, *case.kept))):
+            if problems.differ([x], [y]) and not (at in loose and is_close(x, y)):
+                return f"replay {i}: {int((x != y).any(-1).sum())} rows of result {at} differ from a call that was not captured"
+        if "cu_seqlens_q" not in case.tables and any(o.isnan().any() for o in case.outs):
             return f"replay {i}: some rows are not written"
     torch.cuda.synchronize()
     return None
@@ -193,9 +239,11 @@ def main():
     parser.add_argument("--target", default=None)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=1, help="processes that share the cases")
+    problems.add_backward(parser, "gradients in place of attention")
+    by_hand.add_option(parser)
     a = parser.parse_args()
-    cases = [(name, name) for name in CASES if a.only in name]
-    return problems.check_each(cases, functools.partial(check, a.target, a.replays, a.seed), a.jobs)
+    cases = [(name, name) for name in (BACKWARD if a.backward else CASES) if a.only in name]
+    return problems.check_each(cases, functools.partial(check, a.target, a.replays, a.seed, a.plan), a.jobs, skips=a.backward)
 
 
 if __name__ == "__main__":
