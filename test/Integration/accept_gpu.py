@@ -2,6 +2,7 @@
 """Everything that a GPU must show, in one run: timings one by one first, then all checks at once, then the sanitizers.
 
     python3 test/Integration/accept_gpu.py CASES_FOLDER [--stages timings,checks,sanitizers] [--only TEXT] [--out FOLDER] [--seconds 600]
+    python3 test/Integration/accept_gpu.py CASES_FOLDER --backward [--plan "#flash.plan<consumers = 2>"]      what gradients must show
     python3 bundle/cases/accept_gpu.py bundle/cases --stages checks      of what ./dev bundle packed
 
 Needs torch and, for the sanitizers, compute-sanitizer. CASES_FOLDER holds handed.jsonl, run.py and reference.py. Each command's output
@@ -39,17 +40,18 @@ def timings():
     yield benchmark("grid-f16", "grid.py", "--element", "f16")
 
 
-def handed(a, shard):
-    """A file of every SHARDS-th case."""
-    path = a.out / f"handed-{shard}.jsonl"
-    path.write_text("".join((a.folder / "handed.jsonl").read_text().splitlines(keepends=True)[shard::SHARDS]))
+def handed(a, target, shard, of=""):
+    """A file, of this target's own, of every SHARDS-th case, of those whose line holds `of`."""
+    path = a.out / f"handed-{target}-{shard}.jsonl"
+    lines = (a.folder / "handed.jsonl").read_text().splitlines(keepends=True)
+    path.write_text("".join([line for line in lines if of in line][shard::SHARDS]))
     return path
 
 
 def checks():
     for target in TARGETS:
         for shard in range(SHARDS):
-            yield f"handed-{target}-{shard}", lambda a, t=target, s=shard: [a.folder / "run.py", handed(a, s), "--target", t, "--skip-backward"]
+            yield f"handed-{target}-{shard}", lambda a, t=target, s=shard: [a.folder / "run.py", handed(a, t, s), "--target", t, "--skip-backward"]
             yield f"serving-{target}-{shard}", lambda a, t=target, s=shard: [HERE / "random_serving.py", a.folder, "--target", t, "--seed", str(1000 * (s + 1)), "--count", "75"]
         yield f"random-{target}", lambda a, t=target: [HERE / "random_gpu.py", a.folder, "--target", t, "--seed", "5", "--jobs", str(SHARDS)]
         yield f"launches-{target}", lambda a, t=target: [HERE / "launches_gpu.py", "--targets", t, "--jobs", str(SHARDS)]
@@ -59,15 +61,44 @@ def checks():
     yield "streams", lambda a: [HERE / "streams_gpu.py"]
 
 
-def sanitizers():
+def sanitizers(own=lambda a, target: []):
     for tool in SANITIZERS:
         for target in TARGETS:
-            for script in ("random_gpu.py", "random_serving.py"):
-                own = ["--jobs", "1"] if script == "random_gpu.py" else []
-                yield f"{tool}-{script[:-3]}-{target}", lambda a, f=script, t=target, own=own: [HERE / f, a.folder, "--target", t, "--seed", "40", "--count", "10", *own]
+            for script, jobs in (("random_gpu.py", ["--jobs", "1"]), ("random_serving.py", [])):
+                yield f"{tool}-{script[:-3]}-{target}", lambda a, f=script, t=target, jobs=jobs: [HERE / f, a.folder, "--target", t, "--seed", "40", "--count", "10", *jobs, *own(a, t)]
+
+
+# The same of gradients.
+
+
+def backward(a, target):
+    """--backward of a script, on sm_90a with the plan that was asked for."""
+    return ["--backward", *(["--plan", a.plan] if a.plan and target == "sm_90a" else [])]
+
+
+def backward_timings():
+    for target, peers in (("sm_90a", "cudnn,fa2"), ("sm_80", "fa2")):
+        fields = lambda a: a.plan.removeprefix("#flash.plan<").removesuffix(">")
+        plan = lambda a, t=target: ["--plan", fields(a)] if a.plan and t == "sm_90a" else []
+        name, command = benchmark(f"gradients-{target}", "grid.py", "--suite", "bwd", "--deterministic", "--target", target, "--peers", peers)
+        yield name, lambda a, command=command, plan=plan: [*command(a), *plan(a)]
+
+
+def backward_checks():
+    for target in TARGETS:
+        of = lambda script, *options, t=target: lambda a: [HERE / script, *options, *backward(a, t)]
+        for shard in range(SHARDS):
+            yield f"handed-{target}-{shard}", lambda a, t=target, s=shard: [HERE / "by_hand.py", *backward(a, t), a.folder / "run.py", handed(a, t, s, '"bwd": true'), "--target", t]
+            yield f"serving-{target}-{shard}", lambda a, t=target, s=shard: [HERE / "random_serving.py", a.folder, "--target", t, "--seed", str(1000 * (s + 1)), "--count", "75", *backward(a, t)]
+        yield f"random-{target}", lambda a, t=target: [HERE / "random_gpu.py", a.folder, "--target", t, "--seed", "5", "--jobs", str(SHARDS), *backward(a, t)]
+        yield f"launches-{target}", of("launches_gpu.py", "--targets", target, "--jobs", str(SHARDS))
+        yield f"graph-{target}", of("graph_gpu.py", "--target", target, "--jobs", str(SHARDS), "--replays", "2000")
+        yield f"repeat-{target}", of("repeat_gpu.py", "--target", target, "--jobs", str(SHARDS))
+        yield f"train-{target}", lambda a, t=target: [HERE / "train_gpu.py", "--target", t, *backward(a, t)[1:]]
 
 
 STAGES = {"timings": (timings, 1), "checks": (checks, os.cpu_count()), "sanitizers": (sanitizers, os.cpu_count())}
+BACKWARD = {"timings": backward_timings, "checks": backward_checks, "sanitizers": lambda: sanitizers(backward)}
 
 
 def run(name, command, arguments, until):
@@ -93,6 +124,8 @@ def main():
     parser.add_argument("--stages", default=",".join(STAGES), help="(default: %(default)s)")
     parser.add_argument("--only", default="", help="commands whose name holds this")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("accept"), help="(default: %(default)s)")
+    parser.add_argument("--backward", action="store_true", help="gradients in place of attention")
+    parser.add_argument("--plan", default="", help='of gradients on sm_90a, as "#flash.plan<consumers = 2>"')
     parser.add_argument("--seconds", type=float, default=600, help="for all of it")
     arguments = parser.parse_args()
     unknown = [s for s in arguments.stages.split(",") if s not in STAGES]
@@ -108,6 +141,8 @@ def main():
     until, good = time.time() + arguments.seconds, []
     for stage in arguments.stages.split(","):
         commands, jobs = STAGES[stage]
+        if arguments.backward:
+            commands = BACKWARD[stage]
         with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
             good += pool.map(lambda x: run(*x, arguments, until), [x for x in commands() if arguments.only in x[0]])
     print(f"{sum(good)} passed, {len(good) - sum(good)} failed")
