@@ -379,7 +379,8 @@ std::variant<Plan, Refusal> makePlan(const Problem &problem, const PlanOverrides
     return planBackward(std::move(plan), problem, overrides);
   const std::optional<TileRow> row =
       defaultTile(problem.target, head, plan.mask.kind,
-                  overrides.tileM ? unlimited : rowsOf(problem, overrides), hasTables(problem));
+                  overrides.tileM ? unlimited : rowsOf(problem, overrides), hasTables(problem),
+                  problem.softcap);
   if (!row)
     return Refusal{Refusal::notBuilt, "kernels of head sizes " + number(head.d) + " and " +
                                           number(head.dv) + " are not built for " +

@@ -181,7 +181,14 @@ static constexpr TileRow rows[] = {
      onSm90(128, 64, 2,
             "measured 5 % over a tile of 80, which leaves no shared memory to redo rows")},
 
-    // Looking rows up needs registers too.
+    // Capping scores needs registers, and so does looking rows up.
+    {"sm80-128-cap-tables", Target::sm80, 128, 97, 128, true, true, true,
+     onSm8x(32, 2, 2, false, false,
+            "16 rows a warp spare registers to cap scores and look rows up"),
+     unlimited, true, true},
+    {"sm80-128-cap", Target::sm80, 128, 97, 128, true, false, false,
+     onSm8x(48, 2, 1, false, false, "capped scores spill beside code that redoes rows"), unlimited,
+     false, true},
     {"sm80-64-tables", Target::sm80, 64, 0, 64, true, false, false,
      inTurn(onSm8x(64, 2, 1, false, true, "fewer fragments spare registers to look rows up")),
      unlimited, true},
@@ -215,6 +222,10 @@ static constexpr TileRow rows[] = {
     {"sm80-256", Target::sm80, 256, 0, 256, true, false, false,
      onSm8x(32, 2, 2, true, true, "measured 19 % over Q in shared memory")},
 
+    {"sm86-128-cap-tables", Target::sm86, 128, 97, 128, true, true, false,
+     onSm8x(32, 1, 2, false, false,
+            "16 rows a warp spare registers to cap scores and look rows up"),
+     unlimited, true, true},
     {"sm86-64-tables", Target::sm86, 64, 0, 64, true, false, false,
      onSm8x(48, 2, 1, false, true, "Q in shared memory spares registers to look rows up"),
      unlimited, true},
@@ -237,9 +248,9 @@ static constexpr TileRow rows[] = {
      onSm8x(32, 1, 2, false, false, "the widest tile that shared memory holds")},
 };
 
-bool TileRow::covers(HeadTile head, MaskKind mask, int64_t rows, bool tables) const {
-  if (rows > maxRows || (looksUp && !tables) || head.d > maxHeadSize || head.dv < minHeadSizeV ||
-      head.dv > maxHeadSizeV)
+bool TileRow::covers(HeadTile head, MaskKind mask, int64_t rows, bool tables, bool softcap) const {
+  if (rows > maxRows || (looksUp && !tables) || (caps && !softcap) || head.d > maxHeadSize ||
+      head.dv < minHeadSizeV || head.dv > maxHeadSizeV)
     return false;
   switch (mask) {
   case MaskKind::dense:
@@ -255,11 +266,11 @@ bool TileRow::covers(HeadTile head, MaskKind mask, int64_t rows, bool tables) co
 std::span<const TileRow> tileRows() { return rows; }
 
 std::optional<TileRow> defaultTile(Target target, HeadTile head, MaskKind mask, int64_t queries,
-                                   bool tables) {
+                                   bool tables, bool softcap) {
   // sm_89 has the shared memory and registers of sm_86.
   const Target of = target == Target::sm89 ? Target::sm86 : target;
   for (TileRow row : rows)
-    if (row.target == of && row.covers(head, mask, queries, tables)) {
+    if (row.target == of && row.covers(head, mask, queries, tables, softcap)) {
       // The runs of a window and the code that redoes rows need more registers than there are.
       row.tile.deferMax &= mask != MaskKind::local;
       return row;

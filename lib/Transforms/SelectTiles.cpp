@@ -57,7 +57,7 @@ LogicalResult selectTile(AttentionOp op) {
   const schedule::Problem problem = problemOf(op, op.getTarget()->target());
   const auto anyRows =
       schedule::defaultTile(problem.target, {plan->headTile, plan->headTileV}, plan->mask.kind,
-                            schedule::unlimited, schedule::hasTables(problem));
+                            schedule::unlimited, schedule::hasTables(problem), problem.softcap);
   for (auto [field, on] : {std::pair{"q_in_regs", plan->qInRegisters},
                            {"early_wait", plan->earlyWait},
                            {"ping_pong", plan->pingPong},

@@ -73,10 +73,14 @@ def cases():
                 yield d, dv, mask, "bf16", (), target
             yield d, dv, "causal", "f16", ("softcap", "sink"), target
             yield d, dv, "local", "bf16", ("softcap", "sink"), target
+            yield d, dv, "dense", "f16", ("softcap",), target
             yield d, dv, "dense", "bf16", ("splits = 3",), target
             if target != "sm_89":  # it has the tiles of sm_86
                 for case in serving_cases(d, dv):
                     yield *case, target
+                yield d, dv, "causal", "f16", ("pages of 16", "softcap"), target
+                yield d, dv, "chunk", "bf16", ("pages of 256", "softcap"), target
+                yield d, dv, "dense", "bf16", ("pages of 1", "1 query", "softcap"), target
     for mask in ("dense", "causal"):
         for d, structure in SM80_STRUCTURES:
             yield d, d, mask, "bf16", (structure,), "sm_80"

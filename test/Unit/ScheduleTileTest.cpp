@@ -39,11 +39,9 @@ TEST(Tile, EveryHeadSizePairAndMaskHasARowThatFits) {
       for (MaskKind mask : allMaskKinds) {
         SCOPED_TRACE(std::string(targetName(target)) + " " + std::to_string(head.d) + " " +
                      std::to_string(head.dv) + " " + std::string(maskName(mask)));
-        for (auto [queries, tables] : {std::pair{int64_t(1), false},
-                                       {unlimited, false},
-                                       {int64_t(1), true},
-                                       {unlimited, true}}) {
-          const auto row = defaultTile(target, head, mask, queries, tables);
+        for (unsigned bits = 0; bits < 8; ++bits) {
+          const int64_t queries = bits & 1 ? 1 : unlimited;
+          const auto row = defaultTile(target, head, mask, queries, bits & 2, bits & 4);
           ASSERT_TRUE(row);
           const Machine &machine = machineOf(target);
           EXPECT_EQ(whyNotTile(row->tile, head, ElementType::bf16, machine), std::nullopt);
@@ -61,7 +59,7 @@ TEST(Tile, EveryRowIsUsedAndSaysWhy) {
     bool used = false;
     for (HeadTile head : headTiles(row.target))
       for (MaskKind mask : allMaskKinds)
-        if (auto found = defaultTile(row.target, head, mask, row.maxRows, row.looksUp))
+        if (auto found = defaultTile(row.target, head, mask, row.maxRows, row.looksUp, row.caps))
           used |= found->name == row.name;
     EXPECT_TRUE(used) << row.name;
   }

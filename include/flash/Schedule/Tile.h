@@ -114,14 +114,16 @@ struct TileRow {
   Tile tile;
   int64_t maxRows = unlimited; ///< of a (batch, KV head) or (batch, head): as a tile may pack them
   bool looksUp = false;        ///< only where tables say where rows lie
+  bool caps = false;           ///< only where scores are capped
 
-  bool covers(HeadTile head, MaskKind mask, int64_t rows, bool tables) const;
+  bool covers(HeadTile head, MaskKind mask, int64_t rows, bool tables, bool softcap) const;
 };
 std::span<const TileRow> tileRows();
 
 /// The row of a problem, as its mask can have it; or none where the target has no table yet.
 std::optional<TileRow> defaultTile(Target target, HeadTile head, MaskKind mask,
-                                   int64_t rows = unlimited, bool tables = false);
+                                   int64_t rows = unlimited, bool tables = false,
+                                   bool softcap = false);
 
 /// Why the machine cannot run the tile (registers, MMA shapes, threads), or nothing. Shared memory
 /// is the block layout's question (Layout.h).
