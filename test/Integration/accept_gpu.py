@@ -90,7 +90,7 @@ def backward_checks():
         for shard in range(SHARDS):
             yield f"handed-{target}-{shard}", lambda a, t=target, s=shard: [HERE / "by_hand.py", *backward(a, t), a.folder / "run.py", handed(a, t, s, '"bwd": true'), "--target", t]
             yield f"serving-{target}-{shard}", lambda a, t=target, s=shard: [HERE / "random_serving.py", a.folder, "--target", t, "--seed", str(1000 * (s + 1)), "--count", "75", *backward(a, t)]
-        yield f"random-{target}", lambda a, t=target: [HERE / "random_gpu.py", a.folder, "--target", t, "--seed", "5", "--jobs", str(SHARDS), *backward(a, t)]
+            yield f"random-{target}-{shard}", lambda a, t=target, s=shard: [HERE / "random_gpu.py", a.folder, "--target", t, "--seed", str(5 + 50 * s), "--count", "50", "--jobs", "2", *backward(a, t)]
         yield f"launches-{target}", of("launches_gpu.py", "--targets", target, "--jobs", str(SHARDS))
         yield f"graph-{target}", of("graph_gpu.py", "--target", target, "--jobs", str(SHARDS), "--replays", "2000")
         yield f"repeat-{target}", of("repeat_gpu.py", "--target", target, "--jobs", str(SHARDS))
