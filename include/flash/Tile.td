@@ -140,6 +140,8 @@ def ViewOp : Tile_Op<"view", "any", [Pure, AttrSizedOperandSegments]> {
 
     `group = g` packs query heads: row r of head h is query r / g of head h * g + r % g. Rows outside the length
     read as zero, whatever lies there, and are never written, and so are columns past `cols` of a wider tile.
+
+    Rows that are read `once` need no place in caches.
   }];
   let example = [{%v = flash_tile.view %m : memref<?x?x?x64xbf16, strided<[?, ?, ?, 1], offset: ?>> -> <64xbf16>
     %o = flash_tile.view %p {group = 2, partial} : memref<2x3x5x4x64xf32> -> <64xf32>
@@ -149,7 +151,7 @@ def ViewOp : Tile_Op<"view", "any", [Pure, AttrSizedOperandSegments]> {
   let arguments = (ins AnyMemRef:$source, Optional<Rows>:$cu_seqlens, Optional<Rows>:$seqused, Optional<Index>:$appended,
                        Optional<Pages>:$page_table, Optional<Rows>:$batch_idx, Optional<Rows>:$leftpad,
                        DefaultValuedAttr<I64Attr, "1">:$group, UnitAttr:$partial,
-                       DefaultValuedAttr<I64Attr, "1">:$padded);
+                       DefaultValuedAttr<I64Attr, "1">:$padded, UnitAttr:$once);
   let results = (outs ViewType:$view);
   let assemblyFormat = [{ $source (`cu_seqlens` `(` $cu_seqlens^ `:` type($cu_seqlens) `)`)?
     (`seqused` `(` $seqused^ `:` type($seqused) `)`)? (`appended` $appended^)?

@@ -182,6 +182,7 @@ constexpr Field planFields[] = {
     {"defer_max", FieldKind::flag},
     {"multicast", FieldKind::flag},
     {"staged_columns", FieldKind::columns},
+    {"read_once", FieldKind::flag},
     {"why", FieldKind::reasons},
 };
 

@@ -214,6 +214,8 @@ std::string decidedText(const schedule::Plan &plan, const schedule::Problem &pro
   if (!plan.splitsAtLaunch) // one program serves them all
     os << ", splits = " << plan.splits;
   os << ", order = \"" << StringRef(schedule::orderName(plan.order)) << '"';
+  if (plan.readOnce)
+    os << ", read_once = true";
   if (plan.transfer != schedule::Transfer::tma)
     os << ", transfer = \"" << StringRef(schedule::transferName(plan.transfer)) << '"';
   const schedule::HeadTile head{plan.headTile, plan.headTileV};

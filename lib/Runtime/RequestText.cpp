@@ -59,8 +59,9 @@ std::string flash::keyOf(const Request &request) {
      << " split " << (plan.splits > 1) << (plan.ownSplits ? " own" : "") << " defer "
      << plan.deferMax << " q " << plan.qInRegisters << " early " << plan.earlyWait << " turns "
      << plan.pingPong << " multicast " << plan.multicast << " staged " << plan.stagedColumns
-     << " transfer " << StringRef(schedule::transferName(plan.transfer)) << " persistent "
-     << plan.persistent << " stealing " << plan.stealing;
+     << " once " << plan.readOnce << " transfer "
+     << StringRef(schedule::transferName(plan.transfer)) << " persistent " << plan.persistent
+     << " stealing " << plan.stealing;
   if (p.backward)
     os << " backward deterministic " << p.deterministic;
   if (schedule::hasTables(p))

@@ -355,6 +355,27 @@ static void chooseStaging(Plan &plan, const Problem &problem, const PlanOverride
   plan.reasons.staging = "keys and values leave no shared memory for it";
 }
 
+/// Bytes of all keys and values; their sizes must be known.
+static int64_t keyBytes(const Problem &problem) {
+  return problem.batch * problem.kvHeads * problem.lenK * (problem.headSize + problem.headSizeV) *
+         elementBytes(problem.element);
+}
+
+/// Keys and values that one block reads, once, need not take the place of what others left in the
+/// L2 cache, and what was written there need not leave for them.
+static void chooseReadOnce(Plan &plan, const Problem &problem, const PlanOverrides &overrides) {
+  if (overrides.readOnce) {
+    plan.readOnce = *overrides.readOnce;
+    plan.reasons.readOnce = overrides.why;
+    return;
+  }
+  const int64_t readers = plan.packGqa ? 1 : groupOf(problem);
+  plan.readOnce = streamsKeys(plan, problem.target) && plan.transfer == Transfer::tma &&
+                  sizesKnown(problem) && readers == 1 && queryTiles(plan, problem) == 1 &&
+                  keyBytes(problem) <= l2StreamBudget;
+  plan.reasons.readOnce = "one block reads them, and no other";
+}
+
 std::variant<Plan, Refusal> makePlan(const Problem &problem, const PlanOverrides &overrides) {
   if (auto sentence = whyNotProblem(problem))
     return Refusal{Refusal::invalid, *sentence};
@@ -400,6 +421,7 @@ std::variant<Plan, Refusal> makePlan(const Problem &problem, const PlanOverrides
     plan.deferMax = overrides.deferMax.value_or(false);
   chooseOrder(plan, problem, overrides);
   chooseStaging(plan, problem, overrides);
+  chooseReadOnce(plan, problem, overrides);
 
   if (auto sentence = whyNot(plan, problem))
     return Refusal{Refusal::invalid, *sentence};
@@ -502,6 +524,11 @@ std::optional<std::string> whyNot(const Plan &plan, const Problem &problem) {
   if (plan.multicast)
     if (auto sentence = whyNotMulticast(plan, problem))
       return sentence;
+  if (plan.readOnce && problem.target != Target::cpu && plan.transfer == Transfer::gather)
+    return "keys and values that are read once (read_once) come by the copy engine, transfer "
+           "gather copies by threads; leave read_once out";
+  if (plan.readOnce && plan.multicast)
+    return "blocks share keys and values (multicast), which read_once denies; leave one out";
   if (plan.stagedColumns)
     if (auto sentence = whyNotStagedColumns(plan, problem))
       return sentence;

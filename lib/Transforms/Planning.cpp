@@ -36,6 +36,7 @@ schedule::PlanOverrides flash::overridesOf(PlanAttr plan) {
   fixed.deferMax = plan.getFlag("defer_max");
   fixed.multicast = plan.getFlag("multicast");
   fixed.stagedColumns = plan.getInt("staged_columns");
+  fixed.readOnce = plan.getFlag("read_once");
   fixed.packGqa = plan.getFlag("pack_gqa");
   fixed.splits = plan.getInt("splits");
   if (auto name = plan.getText("transfer"))

@@ -89,7 +89,8 @@ func.func @parts(%q: tensor<?x8x64xf16>, %cu: tensor<?xi32>, %used: tensor<?xi32
 
 // -----
 
-// In their own order packed sequences have their tiles counted together, without a bound of their lengths.
+// In their own order packed sequences have their tiles counted together, without a bound of their lengths. Of keys and values
+// that are read once the views say so.
 // CHECK-LABEL: func.func @counted(
 // CHECK-SAME:    %[[Q:[a-z0-9]+]]: {{.*}} {flash.arg = "q"}, {{.*}} %[[CUQ:[a-z0-9]+]]: memref<?xi32, strided<[1], offset: ?>> {flash.arg = "cu_seqlens_q"}
 // CHECK:         %[[TOTAL:.*]] = memref.dim %[[Q]], %c0
@@ -97,10 +98,13 @@ func.func @parts(%q: tensor<?x8x64xf16>, %cu: tensor<?xi32>, %used: tensor<?xi32
 // CHECK:         %[[WHOLE:.*]] = arith.divui %[[ROWS]],
 // CHECK:         %[[ALL:.*]] = arith.addi %[[WHOLE]], %{{.*}}
 // CHECK:         %[[TILES:.*]] = arith.muli %[[ALL]],
+// CHECK:         flash_tile.view {{.*}} {group = 4 : i64} : {{.*}} -> <64xf16>
+// CHECK-COUNT-2: flash_tile.view {{.*}} {once} : {{.*}} -> <64xf16>
+// CHECK:         flash_tile.view {{.*}} {group = 4 : i64} : {{.*}} -> <64xf16>
 // CHECK:         flash_tile.for_work "varlen_dynamic"(%[[TILES]], {{.*}} section %{{.*}} packed(%[[CUQ]] : {{.*}}) iter({{.*}}) attributes {group = 4 : i64, tile = 64 : i64}
 func.func @counted(%q: tensor<?x8x64xf16>, %k: tensor<?x2x64xf16>, %cu: tensor<?xi32>, %most: index) -> tensor<?x8x64xf16> {
   %o = flash.attention %q, %k, %k cu_seqlens_q(%cu : tensor<?xi32>) max_seqlen_q %most cu_seqlens_k(%cu : tensor<?xi32>)
-      by <dense> {plan = #flash.plan<tile = [64, 64], pack_gqa = true, order = "varlen_dynamic">}
+      by <dense> {plan = #flash.plan<tile = [64, 64], pack_gqa = true, read_once = true, order = "varlen_dynamic">}
       : tensor<?x8x64xf16>, tensor<?x2x64xf16>, tensor<?x2x64xf16> -> tensor<?x8x64xf16>
   return %o : tensor<?x8x64xf16>
 }

@@ -306,6 +306,26 @@ TEST(Plan, FewRowsStreamKeysOnHopper) {
   EXPECT_FALSE(streamsKeys(planned(problem(Target::sm90)), Target::sm90));
 }
 
+TEST(Plan, KeysOfOneReaderLeaveTheCacheFirst) {
+  Problem decode = problem(Target::sm90);
+  decode.batch = 1, decode.heads = 32, decode.kvHeads = 8, decode.lenQ = 1, decode.lenK = 4096;
+  EXPECT_TRUE(planned(decode).readOnce);
+  EXPECT_FALSE(planned(decode, {.readOnce = false}).readOnce);
+  EXPECT_FALSE(planned(decode, {.transfer = Transfer::gather}).readOnce);
+  EXPECT_EQ(refused(decode, {.transfer = Transfer::gather, .readOnce = true}),
+            "keys and values that are read once (read_once) come by the copy engine, transfer "
+            "gather copies by threads; leave read_once out");
+  EXPECT_FALSE(planned(decode, {.packGqa = false}).readOnce); // four heads read them
+  decode.lenK = unknown;
+  EXPECT_FALSE(planned(decode).readOnce);
+  decode.lenK = 4096, decode.batch = 1000;
+  EXPECT_FALSE(planned(decode).readOnce);
+  EXPECT_TRUE(planned(decode, {.readOnce = true}).readOnce);
+  EXPECT_FALSE(planned(problem(Target::sm90)).readOnce);
+  EXPECT_EQ(refused(problem(Target::sm90), {.multicast = true, .readOnce = true}),
+            "blocks share keys and values (multicast), which read_once denies; leave one out");
+}
+
 TEST(Plan, ATileOfTheCombineFillsWarps) {
   for (int64_t headSizeV = 8; headSizeV <= 256; headSizeV += 8) {
     const int64_t threads = combineRows(headSizeV) * headSizeV / combineColumns;

@@ -25,6 +25,7 @@ inline constexpr int64_t mib = 1024 * kib;
 // Shares of the L2 cache that planning counts on, the same for every machine.
 inline constexpr int64_t l2SplitBudget = 50 * mib;    ///< keys and values that stay without a split
 inline constexpr int64_t l2SectionBudget = 32 * mib;  ///< keys and values of a forward section
+inline constexpr int64_t l2StreamBudget = 128 * mib;  ///< keys and values that make way for others
 inline constexpr int64_t l2BackwardBudget = 40 * mib; ///< Q, dO and dQ of a backward section
 
 /// The machine has no such limit.

@@ -123,6 +123,16 @@ private:
   void await(B &b, Value barrier, Value parity) {
     NVVM::MBarrierTryWaitParityOp::create(b, barrier, parity, i32(b, kTicks));
   }
+  /// A cache policy (PTX ISA, "createpolicy") for lines that the L2 cache gives up before others.
+  static Value evictFirst(B &b) {
+    return LLVM::InlineAsmOp::create(
+               b, b.getI64Type(), ValueRange(),
+               "createpolicy.fractional.L2::evict_first.b64 $0, 1.0;", "=l",
+               /*has_side_effects=*/false, /*is_align_stack=*/false,
+               LLVM::tailcallkind::TailCallKind::None,
+               LLVM::AsmDialectAttr::get(b.getContext(), LLVM::AsmDialect::AD_ATT), ArrayAttr())
+        .getRes();
+  }
   void asmText(B &b, ValueRange operands, StringRef text, StringRef constraints) {
     LLVM::InlineAsmOp::create(
         b, LLVM::LLVMVoidType::get(b.getContext()), operands, text, constraints,
@@ -489,6 +499,7 @@ void Sm90Emitter::copyBoxes(B &b, tile::FillOp op, Value head, Kernel::Place pla
   tile::RingType type = op.getRing().getType();
   Value map = kernel.tensorMap(view, rows);
   Value batch = place.batch ? toI32(b, place.batch) : i32(b, 0);
+  Value policy = view.getOnce() ? evictFirst(b) : Value();
   for (int64_t panel = 0; panel < panelsOf(type.getShape()[2]); ++panel) {
     Value at = kernel.shared(
         b, arith::AddIOp::create(b, offset, i32(b, panel * type.getShape()[1] * panelRowBytes)));
@@ -499,7 +510,7 @@ void Sm90Emitter::copyBoxes(B &b, tile::FillOp op, Value head, Kernel::Place pla
       coordinates.push_back(i32(b, 0));
     coordinates.append({toI32(b, place.row), toI32(b, head), batch});
     NVVM::CpAsyncBulkTensorGlobalToSharedClusterOp::create(
-        b, at, map, coordinates, full, ValueRange(), Value(), Value(), NVVM::TMALoadMode::TILE,
+        b, at, map, coordinates, full, ValueRange(), Value(), policy, NVVM::TMALoadMode::TILE,
         /*isCTAOnly=*/true, NVVM::CTAGroupKindAttr(), Value());
   }
 }

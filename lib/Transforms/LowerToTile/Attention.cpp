@@ -103,6 +103,9 @@ private:
     qv = k.view(q, headSize, group, false, queries);
     kv = k.view(kk, headSize, 1, false, keys);
     vv = k.view(v, headSizeV, 1, false, keys);
+    if (plan.getFlag("read_once").value_or(false))
+      for (Value view : {kv, vv})
+        view.getDefiningOp<tile::ViewOp>().setOnce(true);
     ov = k.view(o, headSizeV, group, partial, queries);
     if (lse)
       lv = k.view(lse, 1, group, partial, queries);

@@ -2,7 +2,7 @@
 
 // Keys of pages of 16 rows: two boxes of a tile of 32, each of its own page. Values are zero past the rows in use, which
 // products need and scores do not: boxes of 8 rows then, single rows of the one that straddles the end, and rows that do
-// not exist.
+// not exist. The keys are read once: the L2 cache may give them up.
 !pages = memref<?x16x?x64xbf16, strided<[?, ?, ?, 1], offset: ?>>
 !table = memref<?x?xi32, strided<[?, 1], offset: ?>>
 
@@ -12,7 +12,8 @@
 // CHECK-SAME:    {arg = "v", kind = "tensor_map", rows = 1 : i64}
 // CHECK:         %[[BYTES:.*]] = arith.constant 4096 : i32
 // CHECK:         nvvm.mbarrier.arrive.expect_tx %{{.*}}, %[[BYTES]]
-// CHECK-COUNT-2: nvvm.cp.async.bulk.tensor.shared.cluster.global
+// CHECK:         %[[POLICY:.*]] = llvm.inline_asm {{.*}}createpolicy.fractional.L2::evict_first.b64
+// CHECK-COUNT-2: nvvm.cp.async.bulk.tensor.shared.cluster.global{{.*}} l2_cache_hint = %[[POLICY]]
 // CHECK-NOT:     nvvm.cp.async.bulk
 // CHECK:         nvvm.mbarrier.arrive.expect_tx %{{.*}}, %[[BYTES]]
 // CHECK:         scf.if
@@ -22,13 +23,14 @@
 // CHECK:             scf.for
 // CHECK:               nvvm.cp.async.bulk.tensor.shared.cluster.global
 // CHECK:         else
+// CHECK-NOT:       l2_cache_hint
 // CHECK-COUNT-2:   nvvm.cp.async.bulk.tensor.shared.cluster.global
 // CHECK-NOT:     nvvm.cp.async.bulk
 func.func @pages(%k: !pages {flash.arg = "k"}, %v: !pages {flash.arg = "v"}, %used: memref<?xi32> {flash.arg = "seqused_k"},
     %t: !table {flash.arg = "page_table"}, %n: index {flash.arg = "n"})
     attributes {flash.kernel, flash.target = #flash.target<"sm_90a">, flash.threads = 128 : i64, flash.shared_bytes = 16448 : i64} {
   %c0 = arith.constant 0 : index
-  %kv = flash_tile.view %k seqused(%used : memref<?xi32>) page_table(%t : !table) : !pages -> <64xbf16>
+  %kv = flash_tile.view %k seqused(%used : memref<?xi32>) page_table(%t : !table) {once} : !pages -> <64xbf16>
   %vv = flash_tile.view %v seqused(%used : memref<?xi32>) page_table(%t : !table) : !pages -> <64xbf16>
   %kr = flash_tile.ring "k" {offset = 0 : i64, barriers = 16384 : i64} : <1x32x64xbf16>
   %vr = flash_tile.ring "v" {offset = 4096 : i64, barriers = 16400 : i64} : <1x32x64xbf16>
