@@ -86,7 +86,7 @@ class Bench:
         calls = {"ours": lambda: flash_mlir.attention(q, k, v)}
         mine = calls["ours"]()
         for name in ("cudnn", "fa2"):
-            call = grid.peer(name, dict(hq=HEADS, hkv=KV_HEADS, sq=1, sk=p["keys"], causal=False), q, k, v)
+            call = grid.peer(name, dict(hq=HEADS, hkv=KV_HEADS, sq=1, sk=p["keys"], causal=False), (q, k, v))
             try:
                 self.close(mine, call())
             except RuntimeError:  # a peer that cannot
