@@ -217,7 +217,7 @@ def FlashTilePingPong : Pass<"flash-tile-ping-pong"> {
 def FlashTileStageStore : Pass<"flash-tile-stage-store"> {
   let summary = "Stores the output through shared memory, beside the next tile";
   let description = [{
-    Expects one store of an output whose rows lie where no table says, and `staged_columns` above 0 in the plan; does
+    Expects one store of an output, each row of which has one head, and `staged_columns` above 0 in the plan; does
     nothing without. Makes a ring "o" of that many columns (at most the output's), a slot for each instance, and stores via
     it. What is no such store stays, with the reason in the plan. Changes no number.
 

@@ -317,8 +317,6 @@ static std::optional<std::string> whyNotStaged(const Plan &plan, const Problem &
   const Machine &machine = machineOf(problem.target);
   if (!machine.roles && problem.target != Target::cpu)
     return "the machine has no engine that copies tiles";
-  if (problem.packedQ || problem.usedQ)
-    return "sequences end where a table says";
   if (plan.packGqa)
     return "a tile's rows are those of several heads";
   if (plan.splits > 1)

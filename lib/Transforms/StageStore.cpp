@@ -35,8 +35,6 @@ Reason stage(func::FuncOp kernel, int64_t columns) {
     return "the kernel has no view of where the output is stored";
   if (view.getPartial())
     return "keys are split: parts are stored as they are computed, in f32";
-  if (view.hasTables())
-    return "a table says where the rows in use end";
   if (view.getGroup() > 1)
     return "the rows of a tile belong to several heads";
 

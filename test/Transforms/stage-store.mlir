@@ -50,7 +50,9 @@ func.func @parts(%q: !t, %k: !t, %v: !t, %o: !p, %l: !l) {
   return
 }
 
-// CHECK: @tables{{.*}}staged_columns = 0{{.*}}staged_columns = "a table says where the rows in use end"
+// CHECK-LABEL: func.func @tables
+// CHECK: flash_tile.view %{{.*}} seqused(%{{.*}}) : {{.*}} -> <8xbf16>
+// CHECK: via %{{.*}} : !flash_tile.ring<1x4x8xbf16>
 func.func @tables(%q: !t, %k: !t, %v: !t, %o: !t, %n: memref<?xi32>) {
   flash.attention %q, %k, %v seqused_q(%n : memref<?xi32>) outs(%o : !t) by #flash.mask<causal>
     {plan = #flash.plan<tile = [4, 6], staged_columns = 8>} : !t, !t, !t

@@ -271,7 +271,7 @@ TEST(Plan, TheOutputIsStagedWhereItFits) {
   EXPECT_EQ(planned(grouped).stagedColumns, 0);
   Problem used = h;
   used.usedQ = true;
-  EXPECT_EQ(planned(used).stagedColumns, 0);
+  EXPECT_EQ(planned(used).stagedColumns, 128);
 }
 
 TEST(Plan, EachLaunchHasItsOwnSplits) {

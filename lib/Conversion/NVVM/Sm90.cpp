@@ -19,6 +19,7 @@
 // descriptors have them.
 //
 //===----------------------------------------------------------------------===//
+#include "Fragments.h"
 #include "Gather.h"
 #include "Ldmatrix.h"
 #include "TileEmitter.h"
@@ -233,6 +234,7 @@ private:
     b.setInsertionPointAfter(work);
     awaitReads(b, 0);
   }
+  void storeBoxes(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in, Kernel::Place place);
   /// Runs `body` in one thread of the warp, always the same.
   void elected(B &b, llvm::function_ref<void()> body) {
     Value isElected = NVVM::ElectSyncOp::create(b, b.getI1Type(), Value());
@@ -314,7 +316,7 @@ std::string Sm90Emitter::whyNotBuilt(Operation *op) const {
   } else if (auto store = dyn_cast<tile::StoreOp>(op); store && store.getRing()) {
     tile::ViewOp view = viewOf(store.getView());
     ArrayRef<int64_t> shape = store.getValue().getType().getShape();
-    if (view.isColumn() || view.getPartial() || view.hasTables() || view.getGroup() > 1)
+    if (view.isColumn() || view.getPartial() || view.getPageTable() || view.getGroup() > 1)
       return "storing via shared memory where no tensor map knows the rows";
     if (shape[0] != schedule::warpRows * kernel.warps || shape[1] % Ldmatrix::side)
       return "storing a fragment of " + std::to_string(shape[0]) + " rows and " +
@@ -687,9 +689,28 @@ void Sm90Emitter::write(B &b, tile::WriteOp op, tile::WriteOp::Adaptor in) {
          arith::CmpIOp::create(b, arith::CmpIPredicate::eq, laneId(b), i32(b, 0)));
 }
 
-/// Each warp has its own rows of the slot and stores them by itself, so that no warp waits for
-/// another. Where the slot is narrower than the fragment, panels take turns in it.
+/// Where tables say which rows are a sequence's, a box would write its neighbour's too: a warp that
+/// has rows past the end stores from registers.
 void Sm90Emitter::storeStaged(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in) {
+  tile::ViewOp view = viewOf(op.getView());
+  if (!view.hasTables())
+    return storeBoxes(b, op, in, {in.getBatch(), in.getRow()});
+  Value first = firstRowOfWarp(b, kernel, op.getValue().getType().getShape()[0], freshThreadId(b));
+  IrInt end = IrInt(b, in.getRow()) + IrInt(b, toIndex(b, first)) + storedRows(op);
+  Value isRagged = lessThan(IrInt(b, kernel.length(b, view, in.getBatch())), end).get();
+  auto branch = scf::IfOp::create(b, isRagged, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.thenBlock());
+  Fragments(kernel).store(b, op, in);
+  b.setInsertionPointToStart(branch.elseBlock());
+  storeBoxes(b, op, in, kernel.place(b, view, in.getBatch(), in.getRow()));
+}
+
+/// Each warp has its own rows of the slot and stores them by itself, so that no warp waits for
+/// another. Where the slot is narrower than the fragment, panels take turns in it. The fragment's
+/// first row is `place`'s.
+void Sm90Emitter::storeBoxes(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in,
+                             Kernel::Place place) {
   tile::RingOp ring = ringOf(op.getRing());
   tile::ViewOp view = viewOf(op.getView());
   const int64_t rows = storedRows(op), cols = op.getValue().getType().getShape()[1];
@@ -705,7 +726,8 @@ void Sm90Emitter::storeStaged(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in)
                                        arith::MulIOp::create(b, first, i32(b, panelRowBytes)));
   Value piece = LLVM::PtrToIntOp::create(b, b.getI32Type(), kernel.shared(b, offset));
   Ldmatrix matrices(b, piece, slotRows, Ldmatrix::rowsFirst, /*row=*/Value(), thread);
-  Value row = arith::AddIOp::create(b, toI32(b, in.getRow()), first);
+  Value row = arith::AddIOp::create(b, toI32(b, place.row), first);
+  Value batch = place.batch ? toI32(b, place.batch) : i32(b, 0);
   Value col = in.getCol() ? toI32(b, in.getCol()) : i32(b, 0);
   for (int64_t panel = 0; panel < panels; panel += atOnce) {
     // Stores since the last one from this place: of this tile, or of the one before, whose last
@@ -732,11 +754,11 @@ void Sm90Emitter::storeStaged(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in)
       for (int64_t p = panel; p < std::min(panel + atOnce, stored); ++p) {
         Value from = arith::AddIOp::create(
             b, offset, i32(b, placeOf(p) / panelCols * slotRows * panelRowBytes));
-        SmallVector<Value> place{arith::AddIOp::create(b, col, i32(b, p * panelCols)), row,
-                                 toI32(b, in.getHead()), toI32(b, in.getBatch())};
+        SmallVector<Value> corner{arith::AddIOp::create(b, col, i32(b, p * panelCols)), row,
+                                  toI32(b, in.getHead()), batch};
         // Rows and columns outside are left alone.
         NVVM::CpAsyncBulkTensorSharedCTAToGlobalOp::create(
-            b, map, kernel.shared(b, from), place, Value(), NVVM::TMAStoreMode::TILE, Value());
+            b, map, kernel.shared(b, from), corner, Value(), NVVM::TMAStoreMode::TILE, Value());
       }
       NVVM::CpAsyncBulkCommitGroupOp::create(b);
     });

@@ -104,9 +104,9 @@ func.func @roles(%n: index) attributes {flash.kernel, flash.target = #flash.targ
 
 // -----
 
-func.func @staged(%o: memref<?x?x64xbf16>, %ends: memref<?xi32>, %i: index, %x: f32)
+func.func @staged(%o: memref<?x?x?x64xbf16>, %i: index, %x: f32)
     attributes {flash.kernel, flash.target = #flash.target<"sm_90a">, flash.threads = 128 : i64, flash.shared_bytes = 0 : i64} {
-  %v = flash_tile.view %o cu_seqlens(%ends : memref<?xi32>) : memref<?x?x64xbf16> -> <64xbf16>
+  %v = flash_tile.view %o {group = 2 : i64} : memref<?x?x?x64xbf16> -> <64xbf16>
   %r = flash_tile.ring "o" {offset = 0 : i64} : <1x64x64xbf16>
   %f = flash_tile.splat %x : f32 -> <64x64xf32>
   %c = flash_tile.cast %f : <64x64xf32> -> <64x64xbf16>

@@ -87,3 +87,33 @@ func.func @uneven(%o: memref<?x?x?x192xbf16, strided<[?, ?, ?, 1], offset: ?>> {
   }
   return
 }
+
+// Of packed sequences a warp whose rows are all of the sequence stores boxes, from the sequence's first row on; else rows one by one.
+// CHECK-LABEL: llvm.func @packed(
+// CHECK-SAME:    {arg = "o", kind = "tensor_map", rows = 16 : i64}
+// CHECK:         %[[RAGGED:.*]] = arith.cmpi slt, %{{.*}}, %{{.*}} : index
+// CHECK:         scf.if %[[RAGGED]] {
+// CHECK-NOT:       nvvm.cp.async.bulk.tensor
+// CHECK:           llvm.store
+// CHECK:         } else {
+// CHECK:           nvvm.cp.async.bulk.wait_group 0 {read}
+// CHECK-COUNT-4:   stmatrix
+// CHECK-NOT:       llvm.store
+// CHECK:           nvvm.cp.async.bulk.tensor.global.shared.cta
+// CHECK:           nvvm.cp.async.bulk.commit.group
+func.func @packed(%o: memref<?x?x64xbf16, strided<[?, ?, 1], offset: ?>> {flash.arg = "o"}, %ends: memref<?xi32> {flash.arg = "cu_seqlens_q"},
+    %n: index {flash.arg = "n"})
+    attributes {flash.kernel, flash.target = #flash.target<"sm_90a">, flash.threads = 128 : i64, flash.shared_bytes = 8192 : i64} {
+  %c0 = arith.constant 0 : index
+  %zero = arith.constant 0.0 : f32
+  %ov = flash_tile.view %o cu_seqlens(%ends : memref<?xi32>) : memref<?x?x64xbf16, strided<[?, ?, 1], offset: ?>> -> <64xbf16>
+  %r = flash_tile.ring "o" {offset = 0 : i64} : <1x64x64xbf16>
+  %x = flash_tile.splat %zero : f32 -> <64x64xf32>
+  %x16 = flash_tile.cast %x : <64x64xf32> -> <64x64xbf16>
+  flash_tile.for_work "single"(%n, %n, %n, %n) {
+  ^bb0(%m: index, %h: index, %b: index, %s: index):
+    flash_tile.store %x16 -> %ov[%b, %h, %m] via %r[%c0] : !flash_tile.ring<1x64x64xbf16> : <64x64xbf16> -> <64xbf16>
+    flash_tile.yield
+  }
+  return
+}
