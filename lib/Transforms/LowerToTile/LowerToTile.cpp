@@ -118,13 +118,13 @@ struct LowerToTile : flash::impl::FlashLowerToTileBase<LowerToTile> {
         Builder builder(op.getContext());
         Kernel prepare(func, name + "_prepare", op, filled({}, "tile", pairOf(builder, 1, 1)));
         prepare.func->setAttr("flash.op", builder.getStringAttr("prepare"));
-        if (op.getTarget() && schedule::machineOf(op.getTarget()->target()).kernelsOverlap) {
-          prepare.func->setAttr("flash.leads", builder.getUnitAttr());
+        if (op.getTarget() && schedule::machineOf(op.getTarget()->target()).kernelsOverlap)
           kernel->func->setAttr("flash.follows", builder.getUnitAttr());
-        }
         buildPrepare(prepare, op);
         prepare.func->moveBefore(kernel->func);
       }
+      if (op.getPlanAttr().getFlag("join_early").value_or(false) && !combines.empty())
+        kernel->func->setAttr("flash.leads", kernel->b.getUnitAttr());
       buildAttention(*kernel, op);
     }
     for (CombineOp op : combines) {
