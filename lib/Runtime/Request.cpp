@@ -204,8 +204,10 @@ std::string decidedText(const schedule::Plan &plan, const schedule::Problem &pro
   llvm::raw_string_ostream os(text);
   if (problem.backward) {
     os << "#flash.plan<tile = [" << plan.tileM << ", " << plan.tileN
-       << "], stages = " << plan.stages << ", order = \""
-       << StringRef(schedule::orderName(plan.order))
+       << "], stages = " << plan.stages;
+    if (!plan.roles)
+      os << ", warps = " << plan.consumers * schedule::warpgroupWarps;
+    os << ", order = \"" << StringRef(schedule::orderName(plan.order))
        << "\", ordered = " << (plan.ordered ? "true" : "false") << '>';
     return text;
   }

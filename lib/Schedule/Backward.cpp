@@ -9,6 +9,7 @@
 #include "flash/Schedule/Plan.h"
 #include "flash/Schedule/Splits.h"
 #include <algorithm>
+#include <numeric>
 
 namespace flash::schedule {
 
@@ -29,9 +30,9 @@ bool descends(WorkOrder order) {
 }
 
 /// The field of a plan by hand that only a forward has, or none.
-static const char *forwardsOwn(const PlanOverrides &o) {
+static const char *forwardsOwn(const PlanOverrides &o, bool hasWarps) {
   return o.splitBy                        ? "split_by"
-         : o.warps                        ? "warps"
+         : o.warps && !hasWarps           ? "warps"
          : o.packGqa.value_or(false)      ? "pack_gqa"
          : o.splits.value_or(1) != 1      ? "splits"
          : o.overlap.value_or(false)      ? "overlap"
@@ -44,18 +45,22 @@ static const char *forwardsOwn(const PlanOverrides &o) {
                                           : nullptr;
 }
 
-/// Where sm_80's kernels start from: dK and dV of 16 keys stay in a warp's registers, K, V, Q, dO
-/// and dS in shared memory. Columns stand in panels of 64, so that 96 take as much as 128.
+/// Where sm_80's kernels start from: dK and dV stay in registers, K, V, Q, dO and dS in shared
+/// memory, in panels of 64 columns. Two warps that share 16 keys have half of the columns of dK and
+/// dV each, and of P and dS, which meet in shared memory.
 static BackwardTile sm80Tile(Target target, int64_t headSize) {
   const bool small = target != Target::sm80; // shared memory
   if (headSize <= 64)
-    return {64, 128, 0, 1, 1, true, "dK and dV of 128 keys in the registers of 8 warps"};
-  if (!small)
-    return {64, 128, 0, 1, 1, true, "dK and dV fill the registers of 8 warps"};
-  if (headSize <= 96)
-    return {64, 64, 0, 1, 1, true, "the shared memory of sm_86"};
-  return {32, 128, 0, 1, 1, true, "the shared memory of sm_86"};
+    return {64, 128, 2, 1, 1, true, "dK and dV of 128 keys in the registers of 8 warps"};
+  if (headSize <= 128)
+    return {64, 64, 2, 1, 1, true, "two warps share 16 keys, or the masked runs spill"};
+  if (headSize <= 192 || !small)
+    return {32, 64, 2, 1, 1, true, "with more queries dQ fills the registers beside dK and dV"};
+  return {32, 32, 1, 1, 1, true, "the shared memory of sm_86"};
 }
+
+/// Without roles: the warps of a block.
+static int64_t warpsOf(const Plan &plan) { return plan.consumers * warpgroupWarps; }
 
 /// What the main kernel keeps in shared memory, by the names of its rings.
 static std::vector<RingNeed> backwardRings(const Plan &plan, ElementType element) {
@@ -73,22 +78,38 @@ static std::vector<RingNeed> backwardRings(const Plan &plan, ElementType element
                     .stages = plan.stages,
                     .barriers = barriers};
   };
-  return {ring("k", plan.tileN, plan.headTile, 1),
-          ring("v", plan.tileN, plan.headTileV, 1),
-          ring("q", plan.tileM, plan.headTile, plan.stages),
-          ring("do", plan.tileM, plan.headTileV, plan.stages),
-          row("lse"),
-          row("delta"),
-          ring("ds", plan.tileN, plan.tileM, 1)};
+  std::vector<RingNeed> rings = {ring("k", plan.tileN, plan.headTile, 1),
+                                 ring("v", plan.tileN, plan.headTileV, 1),
+                                 ring("q", plan.tileM, plan.headTile, plan.stages),
+                                 ring("do", plan.tileM, plan.headTileV, plan.stages),
+                                 row("lse"),
+                                 row("delta"),
+                                 ring("ds", plan.tileN, plan.tileM, 1)};
+  if (!plan.roles && warpsOf(plan) * warpRows > plan.tileN)
+    rings.push_back(ring("p", plan.tileN, plan.tileM, 1));
+  return rings;
+}
+
+/// Warps take 16 rows each, or share them by blocks of 16 columns, whose number is put together of
+/// bits.
+static bool dividesAmong(int64_t warps, int64_t rows, int64_t columns) {
+  const int64_t sharing = warps / std::gcd(warps, rows / warpRows), most = 4;
+  return sharing <= most && columns % (warpRows * sharing) == 0;
 }
 
 static std::optional<std::string> whyNotOnSm80(const Plan &plan, const Problem &problem) {
   auto isOneOf = [](int64_t value, std::initializer_list<int64_t> them) {
     return std::find(them.begin(), them.end(), value) != them.end();
   };
-  if (!isOneOf(plan.tileM, {32, 64, 128}) || !isOneOf(plan.tileN, {64, 128}))
-    return "expected a tile of 32, 64 or 128 queries and 64 or 128 keys, it has " +
+  if (!isOneOf(plan.tileM, {32, 64, 128}) || !isOneOf(plan.tileN, {32, 64, 128}))
+    return "expected a tile of 32, 64 or 128 queries and of 32, 64 or 128 keys, it has " +
            std::to_string(plan.tileM) + " and " + std::to_string(plan.tileN);
+  const int64_t warps = warpsOf(plan), narrow = min(plan.headTile, plan.headTileV);
+  if (!isOneOf(warps, {4, 8}) || !dividesAmong(warps, plan.tileN, min(plan.tileM, narrow)) ||
+      !dividesAmong(warps, plan.tileM, plan.headTile))
+    return "expected 4 or 8 warps that divide tiles by 16 rows and columns, there are " +
+           std::to_string(warps) + " for " + std::to_string(plan.tileM) + " queries and " +
+           std::to_string(plan.tileN) + " keys; set warps or the tile";
   if (plan.stages < 1)
     return "expected stages of at least 1, it is " + std::to_string(plan.stages);
   auto layout = layOut(backwardRings(plan, problem.element), machineOf(problem.target));
@@ -135,7 +156,10 @@ static void chooseTile(Plan &plan, const Problem &problem, const PlanOverrides &
   plan.tileM = overrides.tileM.value_or(tile.tileM);
   plan.tileN = overrides.tileN.value_or(tile.tileN);
   plan.stages = overrides.stages.value_or(max(tile.stagesQ, 1));
-  plan.consumers = overrides.consumers.value_or(max(tile.consumers, 1));
+  int64_t consumers = max(tile.consumers, 1);
+  if (!machineOf(problem.target).roles && overrides.tileN) // 16 keys a warp
+    consumers = max(plan.tileN / productRows, 1);
+  plan.consumers = overrides.consumers.value_or(consumers);
   if (machineOf(problem.target).roles) {
     plan.producerRegisters = overrides.producerRegisters.value_or(roleRegisters.producer);
     plan.consumerRegisters = overrides.consumerRegisters.value_or(roleRegisters.consumer);
@@ -174,7 +198,8 @@ static void chooseOrder(Plan &plan, const Problem &problem, const PlanOverrides 
 
 static std::optional<std::string> whyNotBackward(const Plan &plan, const Problem &problem,
                                                  const PlanOverrides &overrides) {
-  if (const char *field = forwardsOwn(overrides))
+  const bool hasWarps = !machineOf(problem.target).roles && problem.target != Target::cpu;
+  if (const char *field = forwardsOwn(overrides, hasWarps))
     return std::string("a plan of gradients has no ") + field + "; leave it out";
   if (problem.pageSize || problem.batchIdx || problem.leftpad || problem.append)
     return "expected keys of their own for gradients, they are a cache's";
@@ -202,10 +227,10 @@ std::variant<Plan, Refusal> planBackward(Plan plan, const Problem &problem,
   plan.reasons.packGqa = "a tile of keys walks the query heads of its KV head one by one";
   plan.reasons.splits = "queries are not split";
   plan.reasons.stealing = "the hardware hands out tiles";
-  const int64_t widest = 128; // whose dK and dV fit into registers
-  const bool isWide = max(plan.headTile, plan.headTileV) > widest;
   if (problem.target != Target::cpu)
     plan.roles = machineOf(problem.target).roles;
+  const int64_t widest = plan.roles ? 128 : 256; // whose dK and dV fit into registers
+  const bool isWide = max(plan.headTile, plan.headTileV) > widest;
   // Kernels with roles compile for who names them, but have not met the machine yet.
   const bool isUntried = plan.roles && problem.target != Target::cpu && !overrides.hasRoles;
   if (problem.target != Target::cpu && (isUntried || isWide))
@@ -217,8 +242,7 @@ std::variant<Plan, Refusal> planBackward(Plan plan, const Problem &problem,
   if (auto sentence = whyNotBackward(plan, problem, overrides))
     return Refusal{Refusal::invalid, *sentence};
   if (problem.target != Target::cpu) {
-    plan.threads = plan.roles ? (plan.consumers + 1) * warpgroupWarps * warpThreads
-                              : plan.tileN / warpRows * warpThreads;
+    plan.threads = (plan.consumers + plan.roles) * warpgroupWarps * warpThreads;
     auto layout = layOut(backwardRings(plan, problem.element), machineOf(problem.target));
     plan.sharedBytes = std::get<BlockLayout>(layout).sharedBytes;
   }
@@ -262,7 +286,7 @@ std::vector<Part> backwardParts(const Plan &plan, const Problem &problem) {
   std::vector<Part> parts = {
       {"dq_sum", of(sum)}, {"lse_log2", of(statistic)}, {"delta", of(statistic)}};
   if (plan.ordered) // one of each consumer
-    parts.push_back({"turns", {tiles * problem.heads * plan.consumers}});
+    parts.push_back({"turns", {tiles * problem.heads * (plan.roles ? plan.consumers : 1)}});
   return parts;
 }
 

@@ -117,6 +117,10 @@ LogicalResult checkRegisters(func::FuncOp kernel, Region &program, StringRef nam
                             << "; use a smaller tile or more registers";
 }
 
+bool writes(func::FuncOp kernel) {
+  return kernel.walk([](WriteOp) { return WalkResult::interrupt(); }).wasInterrupted();
+}
+
 /// The threads of the kernel's block, or failure if its programs have too few registers.
 FailureOr<int64_t> checkPrograms(func::FuncOp kernel, PlanAttr plan, const Machine &machine) {
   auto roles = kernel.getBody().getOps<RolesOp>();
@@ -129,8 +133,10 @@ FailureOr<int64_t> checkPrograms(func::FuncOp kernel, PlanAttr plan, const Machi
           rows = std::max(rows, shape[0]);
     });
     const int64_t most = schedule::ceilDiv(rows, schedule::warpRows);
-    const int64_t warps = std::min(most, plan.getInt("warps").value_or(most));
-    if (most % warps)
+    int64_t warps = plan.getInt("warps").value_or(most);
+    if (!writes(kernel)) // else parts of rows meet in shared memory
+      warps = std::min(most, warps);
+    if (most % warps && warps % most)
       return kernel.emitError() << warps << " warps do not share tiles of " << rows << " rows, in "
                                 << schedule::warpRows << " rows a product";
     threads = warps * schedule::warpThreads;

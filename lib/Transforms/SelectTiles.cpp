@@ -91,6 +91,9 @@ LogicalResult selectTile(AttentionBackwardOp op) {
       attr = filled(attr, "consumers", builder.getI64IntegerAttr(plan->consumers));
       attr = filled(attr, "registers",
                     pairOf(builder, plan->producerRegisters, plan->consumerRegisters));
+    } else {
+      attr = filled(attr, "warps",
+                    builder.getI64IntegerAttr(plan->consumers * schedule::warpgroupWarps));
     }
   }
   attr = filled(attr, "ordered", builder.getBoolAttr(plan->ordered), plan->reasons.ordered);

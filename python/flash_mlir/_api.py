@@ -424,7 +424,7 @@ def attention_backward(do, q, k, v, o, lse, *, causal=False, window=(-1, -1), at
     sink, masks, scale, softcap and tables: as attention had them; o, lse: what it gave. dq, dk, dv have the shapes and types of q,
     k, v, dsink is f32 [Hq]. Rows without a key, and keys that no query sees, have gradients of exact zeros; rows past seqused are
     not defined. With deterministic two runs give the same bits. On NumPy arrays; kernels for sm_80, sm_86 and sm_89
-    (head sizes up to 128) agree with float64 in an emulator of their code and have not run on a device yet.
+    agree with float64 in an emulator of their code and have not run on a device yet.
 
     Raises ValueError or TypeError for arguments that do not fit, NotImplementedError for what this version lacks.
     """

@@ -36,7 +36,15 @@ CASES += [
     ((64, 64), (70, 0, 130), (90, 40, 130), 2, 1, dict(causal=True)),
     ((128, 128), (0, 65, 31), (20, 300, 0), 2, 2, dict(deterministic=True, sink=(0.3, -1.0))),
     ((64, 64), 200, 300, 1, 1, dict(causal=True, plan="#flash.plan<stages = 2>")),
-    ((128, 128), 200, 300, 1, 1, dict(plan="#flash.plan<stages = 2, tile = [64, 64]>")),
+    ((128, 128), 200, 300, 1, 1, dict(plan="#flash.plan<stages = 2, tile = [64, 64]>")),  # by four warps
+    ((192, 192), 70, 100, 1, 1, dict(causal=True)),
+    ((192, 192), 70, 100, 1, 1, dict(target="sm_86")),
+    ((256, 256), 70, 100, 1, 1, dict(causal=True)),
+    ((256, 256), 70, 100, 1, 1, dict(target="sm_89", window=(40, 20))),
+    ((192, 128), 70, 100, 2, 1, dict(element="f16", softcap=5.0)),
+    ((64, 256), 70, 100, 1, 1, dict(causal=True)),
+    ((248, 136), (20, 0, 65), (70, 3, 40), 2, 1, dict(causal=True, deterministic=True)),
+    ((104, 96), 70, 100, 1, 1, dict(target="sm_86", sink=(0.3,), chunk=32, window=(20, 0), sink_tokens=4)),
 ]
 
 
@@ -75,7 +83,8 @@ def run(heads, sq, sk, hq, hkv, element="bf16", target="sm_80", sink=None, softc
     module, kernels = program.text("mlir"), json.loads(program.text("metadata"))["kernels"]
     tile_m, tile_n = map(int, module.split("flash.plan<tile = [")[1].split("]")[0].split(","))
     tiles = (lambda total, tile: total // tile + batch) if packed else (lambda total, tile: -(-total // tile))
-    tiles_q, width = tiles(total_q, tile_m), next(x for x in (64, 96, 128) if x >= max(d, dv))
+    padded = [next(x for x in (64, 96, 128, 192, 256) if x >= size) for size in heads]
+    tiles_q, width = tiles(total_q, tile_m), padded[0] if padded in ([192, 128], [64, 256]) else max(padded)
     arrays = dict(q=q, k=k, v=v, do=do, o=o.astype(dtype), lse=lse.astype(np.float32))
     arrays |= dict(dq=np.full_like(q, np.nan), dk=np.full_like(k, np.nan), dv=np.full_like(v, np.nan))
     arrays |= dict(dq_sum=np.full((tiles_q * tile_m, hq, width), np.nan, np.float32))

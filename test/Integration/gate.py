@@ -74,6 +74,11 @@ def cases():
             yield d, dv, "causal", "f16", ("softcap", "sink"), target
             yield d, dv, "local", "bf16", ("softcap", "sink"), target
             yield d, dv, "dense", "f16", ("softcap",), target
+            if d < 256 and dv <= 256:
+                for mask in MASKS:
+                    yield d, dv, mask, "bf16", ("backward",), target
+                yield d, dv, "causal", "f16", ("backward",), target
+                yield d, dv, "causal", "bf16", ("backward", "ordered"), target
             yield d, dv, "dense", "bf16", ("splits = 3",), target
             if target != "sm_89":  # it has the tiles of sm_86
                 for case in serving_cases(d, dv):
@@ -128,13 +133,14 @@ def name_of(case):
     return " ".join([f"{d}x{dv}", mask, element, *options, target])
 
 
-def backward_text(d, dv, mask, element, target):
+def backward_text(d, dv, mask, element, target, ordered=False):
     """The gradients' op over memrefs of any strides, as a module."""
     t, u = (f"memref<?x?x?x{cols}x{element}, strided<[?, ?, ?, 1], offset: ?>>" for cols in (d, dv))
     lse = "memref<?x?x?xf32, strided<[?, ?, ?], offset: ?>>"
+    plan = ", plan = #flash.plan<consumers = 2>" if target == "sm_90a" else ", plan = #flash.plan<ordered = true>" if ordered else ""
     return f"""func.func @attention(%q: {t}, %k: {t}, %v: {u}, %o: {u}, %lse: {lse}, %do: {u}, %dq: {t}, %dk: {t}, %dv: {u}, %scale: f32) {{
   flash.attention_backward %q, %k, %v, %o, %lse, %do scale %scale outs(%dq, %dk, %dv : {t}, {t}, {u}) by #flash.mask<{MASKS[mask]}>
-      {{target = #flash.target<"{target}">, plan = #flash.plan<consumers = 2>}} : {t}, {t}, {u}, {u}, {lse}, {u}
+      {{target = #flash.target<"{target}">{plan}}} : {t}, {t}, {u}, {u}, {lse}, {u}
   return
 }}
 """
@@ -143,7 +149,7 @@ def backward_text(d, dv, mask, element, target):
 def op_text(d, dv, mask, element, options, target):
     """The attention op over memrefs of any strides, as a module."""
     if "backward" in options:
-        return backward_text(d, dv, mask, element, target)
+        return backward_text(d, dv, mask, element, target, "ordered" in options)
     softcap, sink = "softcap" in options, "sink" in options
     fields = {"gather": 'transfer = "gather"', "schedule": 'order = "varlen_dynamic"'}
     plan = ", ".join(fields.get(o, o) for o in options if o in fields or "=" in o)
@@ -229,7 +235,7 @@ def check(case, tools, folder):
     try:
         base.with_suffix(".mlir").write_text(op_text(*case))
         start = time.monotonic()
-        ptx = run([tools.compiler, str(base) + ".mlir", "--emit=ptx"])
+        ptx = run([tools.compiler, str(base) + ".mlir", "--emit=ptx", f"--target={case[-1]}"])
         seconds = time.monotonic() - start
         explained = "backward" not in case[4]  # of an attention alone
         if explained:

@@ -106,3 +106,24 @@ func.func @packed(%q: memref<?x4x16xbf16>, %k: memref<?x2x16xbf16>, %lse: memref
       : memref<?x4x16xbf16>, memref<?x2x16xbf16>, memref<?x2x16xbf16>, memref<?x4x16xbf16>, memref<4x?xf32>, memref<?x4x16xbf16>
   return
 }
+
+// Warps that share keys have parts of P and dS: products take them from shared memory.
+// CHECK-LABEL: func @shared(
+// CHECK: flash_tile.ring "p" : <1x64x32xbf16>
+// CHECK: %[[P:.*]] = flash_tile.cast
+// CHECK: %[[DS:.*]] = flash_tile.cast
+// CHECK: flash_tile.write %[[P]] -> %[[PR:.*]][%[[IT:.*]]] : <64x32xbf16>
+// CHECK: flash_tile.write %[[DS]] -> %[[R:.*]][%[[IT]]] : <64x32xbf16>
+// CHECK: %[[PT:.*]] = flash_tile.wait %[[PR]][%[[IT]]]
+// CHECK: flash_tile.mma %[[PT]], %{{.*}} acc
+// CHECK: %[[T:.*]] = flash_tile.wait %[[R]][%[[IT]]]
+// CHECK: flash_tile.mma %[[T]], %{{.*}} acc
+// CHECK: flash_tile.mma %[[T]] trans
+// CHECK: flash_tile.release %[[PR]][%[[IT]]]
+// CHECK-LABEL: func @shared_finish
+func.func @shared(%q: memref<?x?x4x256xbf16>, %k: memref<?x?x2x256xbf16>, %lse: memref<?x4x?xf32>) {
+  flash.attention_backward %q, %k, %k, %q, %lse, %q outs(%q, %k, %k : memref<?x?x4x256xbf16>, memref<?x?x2x256xbf16>, memref<?x?x2x256xbf16>)
+      by <dense> {plan = #flash.plan<tile = [32, 64], warps = 8>, target = #flash.target<"sm_80">}
+      : memref<?x?x4x256xbf16>, memref<?x?x2x256xbf16>, memref<?x?x2x256xbf16>, memref<?x?x4x256xbf16>, memref<?x4x?xf32>, memref<?x?x4x256xbf16>
+  return
+}

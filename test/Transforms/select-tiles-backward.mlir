@@ -23,11 +23,11 @@ func.func @gpu(%q: tensor<1x8x4x64xf16>, %k: tensor<1x9x2x64xf16>, %lse: tensor<
 
 // CHECK-LABEL: func @sm80
 func.func @sm80(%q: tensor<1x8x4x128xf16>, %k: tensor<1x9x2x128xf16>, %lse: tensor<1x4x8xf32>) {
-  // CHECK: flash.attention_backward {{.*}} {plan = #flash.plan<tile = [64, 128], stages = 1, persistent = false, order = "single"
+  // CHECK: flash.attention_backward {{.*}} {plan = #flash.plan<tile = [64, 64], stages = 1, warps = 8, persistent = false, order = "single"
   %dq, %dk, %dv = flash.attention_backward %q, %k, %k, %q, %lse, %q by <dense> {target = #flash.target<"sm_80">}
       : tensor<1x8x4x128xf16>, tensor<1x9x2x128xf16>, tensor<1x9x2x128xf16>, tensor<1x8x4x128xf16>, tensor<1x4x8xf32>, tensor<1x8x4x128xf16>
       -> tensor<1x8x4x128xf16>, tensor<1x9x2x128xf16>, tensor<1x9x2x128xf16>
-  // CHECK: flash.attention_backward {{.*}} {plan = #flash.plan<tile = [32, 128], stages = 1
+  // CHECK: flash.attention_backward {{.*}} {plan = #flash.plan<tile = [64, 64], stages = 1
   %eq, %ek, %ev = flash.attention_backward %q, %k, %k, %q, %lse, %q by <dense> {target = #flash.target<"sm_86">}
       : tensor<1x8x4x128xf16>, tensor<1x9x2x128xf16>, tensor<1x9x2x128xf16>, tensor<1x8x4x128xf16>, tensor<1x4x8xf32>, tensor<1x8x4x128xf16>
       -> tensor<1x8x4x128xf16>, tensor<1x9x2x128xf16>, tensor<1x9x2x128xf16>
@@ -47,7 +47,7 @@ func.func @shared(%q: tensor<1x8x4x128xf16>, %k: tensor<1x9x2x128xf16>, %lse: te
 // -----
 
 func.func @tile(%q: tensor<1x8x4x128xf16>, %k: tensor<1x9x2x128xf16>, %lse: tensor<1x4x8xf32>) {
-  // expected-error @+1 {{expected a tile of 32, 64 or 128 queries and 64 or 128 keys, it has 48 and 96}}
+  // expected-error @+1 {{expected a tile of 32, 64 or 128 queries and of 32, 64 or 128 keys, it has 48 and 96}}
   %dq, %dk, %dv = flash.attention_backward %q, %k, %k, %q, %lse, %q by <dense> {target = #flash.target<"sm_80">, plan = #flash.plan<tile = [48, 96]>}
       : tensor<1x8x4x128xf16>, tensor<1x9x2x128xf16>, tensor<1x9x2x128xf16>, tensor<1x8x4x128xf16>, tensor<1x4x8xf32>, tensor<1x8x4x128xf16>
       -> tensor<1x8x4x128xf16>, tensor<1x9x2x128xf16>, tensor<1x9x2x128xf16>
@@ -56,10 +56,31 @@ func.func @tile(%q: tensor<1x8x4x128xf16>, %k: tensor<1x9x2x128xf16>, %lse: tens
 
 // -----
 
+// CHECK-LABEL: func @wide
 func.func @wide(%q: tensor<1x8x4x256xf16>, %k: tensor<1x9x2x256xf16>, %lse: tensor<1x4x8xf32>) {
-  // expected-error @+1 {{gradients of head sizes above 128 are not built for sm_80; use cpu}}
+  // CHECK: flash.attention_backward {{.*}} {plan = #flash.plan<tile = [32, 64], stages = 1, warps = 8, persistent = false
   %dq, %dk, %dv = flash.attention_backward %q, %k, %k, %q, %lse, %q by <dense> {target = #flash.target<"sm_80">}
       : tensor<1x8x4x256xf16>, tensor<1x9x2x256xf16>, tensor<1x9x2x256xf16>, tensor<1x8x4x256xf16>, tensor<1x4x8xf32>, tensor<1x8x4x256xf16>
       -> tensor<1x8x4x256xf16>, tensor<1x9x2x256xf16>, tensor<1x9x2x256xf16>
+  return
+}
+
+// -----
+
+func.func @wider(%q: tensor<1x8x4x64xf16>, %k: tensor<1x9x2x64xf16>, %v: tensor<1x9x2x512xf16>, %o: tensor<1x8x4x512xf16>, %lse: tensor<1x4x8xf32>) {
+  // expected-error @+1 {{gradients of head sizes above 256 are not built for sm_80; use cpu}}
+  %dq, %dk, %dv = flash.attention_backward %q, %k, %v, %o, %lse, %o by <dense> {target = #flash.target<"sm_80">}
+      : tensor<1x8x4x64xf16>, tensor<1x9x2x64xf16>, tensor<1x9x2x512xf16>, tensor<1x8x4x512xf16>, tensor<1x4x8xf32>, tensor<1x8x4x512xf16>
+      -> tensor<1x8x4x64xf16>, tensor<1x9x2x64xf16>, tensor<1x9x2x512xf16>
+  return
+}
+
+// -----
+
+func.func @warps(%q: tensor<1x8x4x128xf16>, %k: tensor<1x9x2x128xf16>, %lse: tensor<1x4x8xf32>) {
+  // expected-error @+1 {{expected 4 or 8 warps that divide tiles by 16 rows and columns, there are 8 for 32 queries and 32 keys; set warps or the tile}}
+  %dq, %dk, %dv = flash.attention_backward %q, %k, %k, %q, %lse, %q by <dense> {target = #flash.target<"sm_80">, plan = #flash.plan<tile = [32, 32], warps = 8>}
+      : tensor<1x8x4x128xf16>, tensor<1x9x2x128xf16>, tensor<1x9x2x128xf16>, tensor<1x8x4x128xf16>, tensor<1x4x8xf32>, tensor<1x8x4x128xf16>
+      -> tensor<1x8x4x128xf16>, tensor<1x9x2x128xf16>, tensor<1x9x2x128xf16>
   return
 }

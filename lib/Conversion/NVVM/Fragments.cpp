@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "Fragments.h"
+#include "Ldmatrix.h"
 #include "flash/Conversion/IrInt.h"
 #include "flash/Schedule/BlockRange.h"
 #include "flash/Schedule/Splits.h"
@@ -63,15 +64,13 @@ static bool isRow(ArrayRef<int64_t> shape) { return shape[0] == 1 && shape[1] > 
 
 LogicalResult Fragments::check() {
   bool ok = true;
-  // Only a product of two tiles, which is added to memory as it is, may have warps share rows.
-  auto rowsOf = [&](Operation *op, int64_t rows) {
-    Operation *mma = op;
-    if (auto wait = dyn_cast<tile::MmaWaitOp>(op))
-      mma = wait.getFlight().getDefiningOp();
-    auto product = dyn_cast_or_null<tile::MmaOp>(mma);
-    const bool shares =
-        product && product.getTransA() && !product.getAcc() && kernel.gridOf(rows).rows > 0;
-    return schedule::warpRows * (shares ? kernel.gridOf(rows).rows : kernel.warps);
+  // Where all warps take the same steps they may share rows, of which none has the sum then.
+  const bool inStep =
+      !schedule::machineOf(kernel.func->getAttrOfType<TargetAttr>("flash.target").target()).roles;
+  auto rowsOf = [&](ArrayRef<int64_t> shape) {
+    const auto grid = kernel.gridOf(shape[0]);
+    const bool shares = inStep && grid.rows && shape[1] % (schedule::warpRows * grid.cols) == 0;
+    return schedule::warpRows * (shares ? grid.rows : kernel.warps);
   };
   kernel.func.walk([&](Operation *op) {
     auto check = [&](Type type) {
@@ -94,11 +93,11 @@ LogicalResult Fragments::check() {
           ok = false;
         }
       } else if (isRow(shape)) {
-        if (shape[1] % 8 || !element.isF32()) {
+        if (shape[1] % (8 * kernel.rowParts()) || !element.isF32()) {
           op->emitError() << "expected a row of f32 in columns of 8, got " << type;
           ok = false;
         }
-      } else if (shape[0] % rowsOf(op, shape[0]) || (shape[1] != 1 && shape[1] % 8) ||
+      } else if (shape[0] % rowsOf(shape) || (shape[1] != 1 && shape[1] % 8) ||
                  !(element.isF32() || (isPacked && shape[1] > 1))) {
         op->emitError() << "expected rows in 16 a warp (" << kernel.warps
                         << " warps), columns in 8 and f32 or packed f16 or bf16, got " << type;
@@ -126,7 +125,7 @@ LogicalResult Fragments::check() {
 
 VectorType Fragments::typeOf(ArrayRef<int64_t> shape, Type element) const {
   if (!kernel.columns && isRow(shape))
-    return VectorType::get({shape[1] / 4}, element);
+    return VectorType::get({shape[1] / 4 / kernel.rowParts()}, element);
   const int64_t groups = kernel.columns ? 0 : groupsOf(shape[0]);
   if (shape[1] == 1)
     return VectorType::get({kernel.columns ? 1 : 2 * groups}, element);
@@ -137,11 +136,8 @@ VectorType Fragments::typeOf(ArrayRef<int64_t> shape, Type element) const {
   return VectorType::get({cells}, element);
 }
 
-Value Fragments::rowOf(B &b, int64_t slot, int64_t slots) {
-  Value warp = arith::ShRUIOp::create(b, threadId(b), i32(b, 5));
-  if (kernel.warps * 32 != kernel.threads)
-    warp = arith::RemUIOp::create(b, warp, i32(b, kernel.warps));
-  Value row = arith::MulIOp::create(b, warp, i32(b, 8 * slots));
+Value Fragments::rowOf(B &b, int64_t slot, int64_t rows) {
+  Value row = firstRowOfWarp(b, kernel, rows);
   row = arith::AddIOp::create(b, row, arith::ShRUIOp::create(b, laneId(b), i32(b, 2)));
   return toIndex(b, arith::AddIOp::create(b, row, i32(b, slot / 2 * 16 + slot % 2 * 8)));
 }
@@ -289,7 +285,8 @@ Value Fragments::mask(B &b, tile::MaskOp op, tile::MaskOp::Adaptor in) {
   schedule::Mask mask = op.getMask().mask();
   Value value = in.getValue();
   auto type = ::llvm::cast<VectorType>(value.getType());
-  int64_t slots = 2 * groupsOf(op.getValue().getType().getShape()[0]);
+  const int64_t rows = op.getValue().getType().getShape()[0], slots = 2 * groupsOf(rows);
+  const int64_t sharing = kernel.gridOf(rows).cols;
   auto columnType = VectorType::get({slots}, b.getI32Type());
   auto cellType = VectorType::get(type.getShape(), b.getI32Type());
 
@@ -297,16 +294,18 @@ Value Fragments::mask(B &b, tile::MaskOp op, tile::MaskOp::Adaptor in) {
   SmallVector<int32_t> columns;
   int64_t perGroup = type.getNumElements() / (slots / 2);
   for (int64_t i = 0; i < type.getNumElements(); ++i)
-    columns.push_back((i % perGroup >> 2) * 8 + (i & 1));
+    columns.push_back(columnOfCell(i % perGroup >> 2, sharing) + (i & 1));
   Value column = arith::ConstantOp::create(b, b.getI32VectorAttr(columns));
   column.setType(cellType);
 
   Value lanes = arith::ShLIOp::create(b, arith::AndIOp::create(b, laneId(b), i32(b, 3)), i32(b, 1));
+  if (sharing > 1)
+    lanes = arith::AddIOp::create(b, lanes, firstColumnOfWarp(b, kernel, rows));
   IrInt first = IrInt(b, in.getCol0()) + IrInt(b, toIndex(b, lanes));
   Value lo = LLVM::PoisonOp::create(b, columnType), hi = lo, sink = lo;
   const bool trans = op.getTrans();
   for (int64_t slot = 0; slot < slots; ++slot) {
-    IrInt row = IrInt(b, in.getRow0()) + IrInt(b, rowOf(b, slot, slots));
+    IrInt row = IrInt(b, in.getRow0()) + IrInt(b, rowOf(b, slot, rows));
     if (int64_t group = op.getGroup(); group > 1)
       row = floorDiv(row, group);
     IrInt lenQ(b, in.getLenQ()), lenK(b, in.getLenK());
@@ -461,7 +460,7 @@ Fragments::Final Fragments::finalize(B &b, tile::FinalizeOp op, tile::FinalizeOp
       IrInt which(b, head);
       if (int64_t group = op.getGroup(); group > 1)
         which = which + remainder(IrInt(b, in.getRow0()) +
-                                      IrInt(b, rowOf(b, slot, column.getNumElements())),
+                                      IrInt(b, rowOf(b, slot, op.getO().getType().getShape()[0])),
                                   group);
       logits = LLVM::InsertElementOp::create(b, logits, kernel.logit(b, op.getSink(), which.get()),
                                              i32(b, slot));

@@ -66,8 +66,8 @@ public:
   mlir::Value rotate(B &b, tile::RotateOp op, tile::RotateOp::Adaptor in);
 
 private:
-  /// Row within the instance's fragment of entry `slot` of a column, as index.
-  mlir::Value rowOf(B &b, int64_t slot, int64_t slots);
+  /// Row within a fragment of `rows` rows of entry `slot` of a column, as index.
+  mlir::Value rowOf(B &b, int64_t slot, int64_t rows);
   /// A column's entries, or a row's, one for each cell of `cells`.
   mlir::Value broadcast(B &b, mlir::Value column, mlir::VectorType cells);
   mlir::Value broadcastRow(B &b, mlir::Value row, mlir::VectorType cells);

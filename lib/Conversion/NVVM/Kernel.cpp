@@ -148,6 +148,13 @@ FailureOr<Kernel> Kernel::create(func::FuncOp func) {
   kernel.oldArguments = func.getNumArguments();
   if (failed(kernel.check()))
     return failure();
+  func.walk([&](tile::MapOp map) {
+    const int64_t rows = map.getResult().getType().getShape()[0];
+    if (!kernel.columns && rows > 1 && llvm::any_of(map.getInputs().getTypes(), [](Type type) {
+          return cast<tile::FragType>(type).getShape()[0] == 1;
+        }))
+      kernel.scoreRows = rows;
+  });
   return kernel;
 }
 

@@ -27,8 +27,9 @@ public:
   int64_t sharedBytes; ///< of a block
   int64_t warps;       ///< of the instance that multiplies
   bool hasRoles;
-  int64_t columns = 0; ///< of the fragments of a kernel that multiplies nothing; else 0
-  int64_t cluster;     ///< blocks that share rings
+  int64_t columns = 0;   ///< of the fragments of a kernel that multiplies nothing; else 0
+  int64_t cluster;       ///< blocks that share rings
+  int64_t scoreRows = 0; ///< of the fragments that a row (1xC) is spread over; else 0
 
   /// How the warps of an instance share fragments of `rows` rows: 16 rows, or times that, each;
   /// where there are more warps than that makes, they take blocks of 16 columns by turns.
@@ -39,6 +40,8 @@ public:
     const int64_t sharing = std::gcd(warps, rows / schedule::warpRows);
     return {sharing, warps / sharing};
   }
+  /// The warps that divide a row (1xC).
+  int64_t rowParts() const { return scoreRows ? gridOf(scoreRows).cols : 1; }
 
   // Parameters. `memref` is an argument of the kernel.
   mlir::Value tensorMap(tile::ViewOp view, int64_t rows); ///< boxes of that many rows

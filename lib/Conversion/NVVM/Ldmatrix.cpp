@@ -85,11 +85,11 @@ Value firstRowOfWarp(ImplicitLocOpBuilder &b, Kernel &kernel, int64_t rows, Valu
   return arith::MulIOp::create(b, warp, i32(b, rows / sharing));
 }
 
-Value firstColumnOfWarp(ImplicitLocOpBuilder &b, Kernel &kernel, int64_t rows) {
+Value firstColumnOfWarp(ImplicitLocOpBuilder &b, Kernel &kernel, int64_t rows, Value thread) {
   const auto grid = kernel.gridOf(rows);
   if (grid.cols == 1)
     return i32(b, 0);
-  Value warp = arith::ShRUIOp::create(b, threadId(b), i32(b, 5));
+  Value warp = arith::ShRUIOp::create(b, thread ? thread : threadId(b), i32(b, 5));
   Value number = arith::DivUIOp::create(b, warp, i32(b, grid.rows));
   if (kernel.warps * schedule::warpThreads != kernel.threads)
     number = arith::RemUIOp::create(b, number, i32(b, grid.cols));
@@ -100,21 +100,28 @@ Value firstColumnOfWarp(ImplicitLocOpBuilder &b, Kernel &kernel, int64_t rows) {
 void writeTile(ImplicitLocOpBuilder &b, Kernel &kernel, tile::TileType type, Value address,
                Value cells) {
   const int64_t rows = type.getShape()[0], cols = type.getShape()[1];
-  const int64_t mine = rows / kernel.gridOf(rows).rows;
+  const auto grid = kernel.gridOf(rows);
+  const int64_t mine = rows / grid.rows;
   Value lane = laneId(b), within = arith::ShRUIOp::create(b, lane, i32(b, 2));
   Value row = arith::AddIOp::create(b, firstRowOfWarp(b, kernel, rows), within);
   auto add = [&](Value to, Value what, int64_t times) -> Value {
     return arith::AddIOp::create(b, to, arith::MulIOp::create(b, what, i32(b, times)));
   };
-  Value first = add(add(address, row, panelRowBytes), within, chunkBytes);
+  Value chunk = within;
+  if (grid.cols > 1) // in the first panel, and none of the bits of the cells' columns
+    chunk = arith::XOrIOp::create(
+        b, chunk,
+        arith::DivUIOp::create(b, firstColumnOfWarp(b, kernel, rows), i32(b, matrixSide)));
+  Value first = add(add(address, row, panelRowBytes), chunk, chunkBytes);
   first = add(first, arith::AndIOp::create(b, lane, i32(b, 3)), 4);
   int64_t at = 0;
   for (int64_t r = 0; r < mine; r += Ldmatrix::side)
-    for (int64_t c = 0; c < cols; c += matrixSide)
+    for (int64_t c = 0; c < cols / grid.cols / matrixSide; ++c)
       for (int64_t half = 0; half < 2; ++half) {
         Value word = LLVM::ExtractElementOp::create(b, cells, i32(b, at++));
         access(b, LLVM::LLVMVoidType::get(b.getContext()), ValueRange{first, word}, "$0",
-               "st.shared.b32 [], $1;", "r,r,~{memory}", rows, r + half * matrixSide, c);
+               "st.shared.b32 [], $1;", "r,r,~{memory}", rows, r + half * matrixSide,
+               columnOfCell(c, grid.cols));
       }
 }
 
@@ -131,19 +138,23 @@ Value readTile(ImplicitLocOpBuilder &b, Kernel &kernel, tile::TileType type, Val
   return cells;
 }
 
-Value readRow(ImplicitLocOpBuilder &b, int64_t cols, Value tile) {
+Value readRow(ImplicitLocOpBuilder &b, int64_t cols, Value tile, Value firstColumn, int64_t parts) {
   constexpr int64_t cellCols = 8;
   Value lane = arith::AndIOp::create(b, laneId(b), i32(b, 3));
   Value first =
       arith::AddIOp::create(b, tile, arith::MulIOp::create(b, lane, i32(b, 2 * sizeof(float))));
+  if (firstColumn)
+    first = arith::AddIOp::create(b, first,
+                                  arith::MulIOp::create(b, firstColumn, i32(b, sizeof(float))));
   auto type = LLVM::LLVMPointerType::get(b.getContext(),
                                          static_cast<unsigned>(NVVM::NVVMMemorySpace::Shared));
   auto pair = VectorType::get({2}, b.getF32Type());
   Value base = LLVM::IntToPtrOp::create(b, type, first);
-  Value row = LLVM::PoisonOp::create(b, VectorType::get({cols / 4}, b.getF32Type()));
-  for (int64_t c = 0; c < cols / cellCols; ++c) {
-    Value at = LLVM::GEPOp::create(b, type, b.getF32Type(), base,
-                                   ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(c * cellCols)});
+  Value row = LLVM::PoisonOp::create(b, VectorType::get({cols / 4 / parts}, b.getF32Type()));
+  for (int64_t c = 0; c < cols / cellCols / parts; ++c) {
+    Value at =
+        LLVM::GEPOp::create(b, type, b.getF32Type(), base,
+                            ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(columnOfCell(c, parts))});
     Value two = LLVM::LoadOp::create(b, pair, at, /*alignment=*/2 * sizeof(float));
     for (int64_t i = 0; i < 2; ++i)
       row = LLVM::InsertElementOp::create(b, row, LLVM::ExtractElementOp::create(b, two, i32(b, i)),

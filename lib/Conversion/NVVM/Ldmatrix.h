@@ -26,7 +26,7 @@ public:
 
   /// `tile`: byte address in shared memory (i32); `row`: of the tile, where block 0 begins (i32, a
   /// multiple of 16), or null for 0; `thread`: the executing one's number, or null for threadId;
-  /// `column`: as `row`, where the columns that `load` is given have none of its bits.
+  /// `column`: as `row`, where the columns that are named later have none of its bits.
   Ldmatrix(B &b, mlir::Value tile, int64_t rows, Order order, mlir::Value row = {},
            mlir::Value thread = {}, mlir::Value column = {});
 
@@ -46,15 +46,23 @@ mlir::Value readTile(mlir::ImplicitLocOpBuilder &b, Kernel &kernel, tile::TileTy
                      mlir::Value address);
 
 /// A row of f32 at a byte address: a pair of every eight columns, in each of the lanes that have
-/// them (Fragments.h).
-mlir::Value readRow(mlir::ImplicitLocOpBuilder &b, int64_t cols, mlir::Value address);
+/// them (Fragments.h); of `parts` warps that divide it, the part from column `first` (i32) on.
+mlir::Value readRow(mlir::ImplicitLocOpBuilder &b, int64_t cols, mlir::Value address,
+                    mlir::Value first = {}, int64_t parts = 1);
 
 /// The reverse, without stmatrix.
 void writeTile(mlir::ImplicitLocOpBuilder &b, Kernel &kernel, tile::TileType type,
                mlir::Value address, mlir::Value cells);
 
+/// The column of a warp's 8-column cell, behind its first, where `sharing` warps share rows: they
+/// take blocks of 16 by turns.
+inline int64_t columnOfCell(int64_t cell, int64_t sharing) {
+  return cell / 2 * sharing * Ldmatrix::side + cell % 2 * 8;
+}
+
 /// The first of the columns of the warp (i32), where warps share rows: of blocks of 16.
-mlir::Value firstColumnOfWarp(mlir::ImplicitLocOpBuilder &b, Kernel &kernel, int64_t rows);
+mlir::Value firstColumnOfWarp(mlir::ImplicitLocOpBuilder &b, Kernel &kernel, int64_t rows,
+                              mlir::Value thread = {});
 
 /// The first of the rows that the warp of `thread` (or null: this thread's) owns, of fragments of
 /// `rows` rows (i32).

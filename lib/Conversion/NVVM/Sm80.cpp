@@ -52,8 +52,9 @@ public:
     return arith::AddIOp::create(b, base, slotOffset(b, ring, it));
   }
   Value read(B &b, tile::ReadOp op, Value tile) override {
-    if (op.getTile().getType().getShape()[0] == 1)
-      return readRow(b, op.getTile().getType().getShape()[1], tile);
+    if (const int64_t parts = kernel.rowParts(); op.getTile().getType().getShape()[0] == 1)
+      return readRow(b, op.getTile().getType().getShape()[1], tile,
+                     parts > 1 ? firstColumnOfWarp(b, kernel, kernel.scoreRows) : Value(), parts);
     return readTile(b, kernel, op.getTile().getType(), tile);
   }
   Value slice(B &b, tile::SliceOp op, tile::SliceOp::Adaptor in) override {
@@ -101,10 +102,13 @@ std::string Sm80Emitter::whyNotBuilt(Operation *op) const {
     const auto grid = kernel.gridOf(shape[0]);
     const int64_t groups = shape[0] / Ldmatrix::side / grid.rows;
     // Numbers of 16-column blocks are put together of bits.
-    if (mma.getTransA() && (!llvm::isPowerOf2_64(groups) || !llvm::isPowerOf2_64(grid.cols) ||
-                            groups > 4 || grid.cols > 4 || shape[1] % (Ldmatrix::side * grid.cols)))
+    const bool shares = mma.getTransA() || grid.cols > 1;
+    if (shares && (!llvm::isPowerOf2_64(groups) || !llvm::isPowerOf2_64(grid.cols) || groups > 4 ||
+                   grid.cols > 4 || shape[1] % (Ldmatrix::side * grid.cols)))
       return "a product of " + std::to_string(shape[0]) + " columns of a tile by " +
              std::to_string(kernel.warps) + " warps";
+    if (grid.cols > 1 && isa<tile::FragType>(mma.getA().getType()))
+      return "a product of rows that several warps have parts of";
   } else if (auto write = dyn_cast<tile::WriteOp>(op)) {
     if (write.getRow() || write.getValue().getType().getElementType().isF32())
       return "writing other than a whole tile of 16-bit elements";
@@ -180,15 +184,19 @@ Value Sm80Emitter::mma(B &b, tile::MmaOp op, tile::MmaOp::Adaptor in) {
     std::fill(cells.begin(), cells.end(),
               arith::ConstantOp::create(b, b.getF32FloatAttr(0)).getResult());
 
+  // In gradients the operands' addresses are more than registers keep over loops.
+  const Value thread = kernel.scoreRows && kernel.rowParts() == 1 ? freshThreadId(b) : Value();
   std::optional<Ldmatrix> tileA;
   if (op.getTransA())
-    tileA.emplace(b, in.getA(), k, Ldmatrix::columnsFirst, Value(), Value(),
-                  firstRowOfWarp(b, kernel, rows));
+    tileA.emplace(b, in.getA(), k, Ldmatrix::columnsFirst, Value(), thread,
+                  firstRowOfWarp(b, kernel, rows, thread));
   else if (isa<tile::TileType>(op.getA().getType()))
-    tileA.emplace(b, in.getA(), rows, Ldmatrix::rowsFirst, firstRowOfWarp(b, kernel, rows));
+    tileA.emplace(b, in.getA(), rows, Ldmatrix::rowsFirst, firstRowOfWarp(b, kernel, rows, thread),
+                  thread);
+  const Value firstColumn = grid.cols == 1 ? Value() : firstColumnOfWarp(b, kernel, rows, thread);
   Ldmatrix tileB(b, in.getB(), typeB.getShape()[0],
-                 trans ? Ldmatrix::columnsFirst : Ldmatrix::rowsFirst, Value(), Value(),
-                 grid.cols == 1 ? Value() : firstColumnOfWarp(b, kernel, rows));
+                 trans ? Ldmatrix::columnsFirst : Ldmatrix::rowsFirst,
+                 trans ? firstColumn : Value(), thread, trans ? Value() : firstColumn);
 
   // bf16 comes in i32, f16 in pairs.
   auto pairOf = [&](Value word) -> Value {
@@ -214,7 +222,7 @@ Value Sm80Emitter::mma(B &b, tile::MmaOp op, tile::MmaOp::Adaptor in) {
       for (Value &word : words)
         word = pairOf(word);
     for (int64_t col = 0; col < mine; col += side) {
-      auto words = trans ? tileB.load(b, col, step)
+      auto words = trans ? tileB.load(b, col * grid.cols, step)
                          : tileB.load(b, step, col * grid.cols, /*transposed=*/true);
       for (int64_t g = 0; g < groups; ++g)
         for (int64_t half = 0; half < 2; ++half) {

@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "Fragments.h"
+#include "Ldmatrix.h"
 #include "flash/Conversion/IrInt.h"
 #include "flash/Schedule/Splits.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -49,9 +50,11 @@ void Fragments::storeCells(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in) {
   tile::ViewOp view = viewOf(op.getView());
   ArrayRef<int64_t> shape = op.getValue().getType().getShape();
   const bool isPacked = !op.getValue().getType().getElementType().isF32();
+  const int64_t sharing = kernel.gridOf(shape[0]).cols, cells = shape[1] / sharing / 8;
   // What a lane stores at once: a whole cell of every four, or its pair of each.
-  const int64_t step = isPacked ? 4 : 1, laneCols = isPacked ? 8 : 2;
-  int64_t cells = shape[1] / 8, viewCols = view.getView().getType().getShape()[0];
+  const bool isWhole = isPacked && cells % 4 == 0;
+  const int64_t step = isWhole ? 4 : 1, laneCols = isWhole ? 8 : 2;
+  const int64_t viewCols = view.getView().getType().getShape()[0];
   Value lane = arith::AndIOp::create(b, laneId(b), i32(b, 3));
   Value length = kernel.length(b, view, in.getBatch());
   int64_t slots = 2 * groupsOf(shape[0]);
@@ -65,32 +68,42 @@ void Fragments::storeCells(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in) {
         mine.append({2 * pair, 2 * pair + 1});
     }
     Value words = pick(b, value, mine);
-    if (isPacked)
+    if (isWhole)
       words = transposeQuad(b, words);
 
-    IrInt row = IrInt(b, in.getRow()) + IrInt(b, rowOf(b, slot, slots));
+    IrInt row = IrInt(b, in.getRow()) + IrInt(b, rowOf(b, slot, shape[0]));
     auto isRow = scf::IfOp::create(b, lessThan(row, IrInt(b, length)).get());
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(isRow.thenBlock());
     IrInt col = IrInt(b, toIndex(b, lane)) * laneCols;
+    if (sharing > 1) {
+      if (isWhole) // two cells a block of columns
+        col = col + floorDiv(IrInt(b, toIndex(b, lane)), 2) * ((sharing - 1) * Ldmatrix::side);
+      col = col + IrInt(b, toIndex(b, firstColumnOfWarp(b, kernel, shape[0])));
+    }
     if (in.getCol())
       col = col + IrInt(b, in.getCol());
     Value base = kernel.address(b, view, in.getBatch(), in.getHead(), row.get(), col.get());
     for (int64_t c = 0; c < cells; c += step) {
       OpBuilder::InsertionGuard inner(b);
-      if (in.getCol() || (c + step) * 8 > viewCols) {
-        if (!in.getCol() && c * 8 >= viewCols)
+      const int64_t first = columnOfCell(c, sharing);
+      const int64_t last = columnOfCell(c + step - 1, sharing) + (sharing - 1) * Ldmatrix::side;
+      if (in.getCol() || last + 8 > viewCols) {
+        if (!in.getCol() && first >= viewCols)
           break;
-        Value isCol = lessThan(col + c * 8, viewCols).get();
+        Value isCol = lessThan(col + first, viewCols).get();
         b.setInsertionPointToStart(scf::IfOp::create(b, isCol).thenBlock());
       }
-      auto first = static_cast<int32_t>(isPacked ? c : 2 * c);
-      SmallVector<int32_t> which{first, first + 1};
-      if (isPacked)
-        which.append({first + 2, first + 3});
+      auto word = static_cast<int32_t>(isPacked ? c : 2 * c);
+      SmallVector<int32_t> which{word};
+      for (int32_t i = 1; i < (isWhole ? 4 : isPacked ? 1 : 2); ++i)
+        which.push_back(word + i);
       Value at = LLVM::GEPOp::create(b, base.getType(), view.getView().getType().getElementType(),
-                                     base, ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(c * 8)});
-      LLVM::StoreOp::create(b, pick(b, words, which), at, /*alignment=*/isPacked ? 16 : 8);
+                                     base, ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(first)});
+      LLVM::StoreOp::create(b, pick(b, words, which), at, /*alignment=*/
+                                                              isWhole ? 16
+                                                          : isPacked  ? 4
+                                                                      : 8);
     }
   }
 }
@@ -106,7 +119,8 @@ void Fragments::storeColumn(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in) {
   b.setInsertionPointToStart(inQuad.thenBlock());
   int64_t slots = cast<VectorType>(value.getType()).getNumElements();
   for (int64_t slot = 0; slot < slots; ++slot) {
-    IrInt row = IrInt(b, in.getRow()) + IrInt(b, rowOf(b, slot, slots));
+    IrInt row =
+        IrInt(b, in.getRow()) + IrInt(b, rowOf(b, slot, op.getValue().getType().getShape()[0]));
     auto isRow = scf::IfOp::create(b, lessThan(row, IrInt(b, length)).get());
     OpBuilder::InsertionGuard inner(b);
     b.setInsertionPointToStart(isRow.thenBlock());

@@ -35,11 +35,12 @@ private:
 
   bool raggedK = false;  ///< sequences differ in their keys
   bool descends = false; ///< tiles go from the last to the first
+  bool shares = false;   ///< warps have parts of P's rows, which products need whole
   Tables keys;
   std::optional<Scores> scores;
   Value headsPerKv, q, key0, lenQ, lenK;
   Value qv, kv, vv, dov, lv, ev, sumv, dkv, dvv;
-  Value qr, kr, vr, dor, lr, er, dsr;
+  Value qr, kr, vr, dor, lr, er, pr, dsr;
 };
 
 void BackwardBuilder::build() {
@@ -76,6 +77,9 @@ void BackwardBuilder::build() {
   kr = k.ring("k", N, D, element), vr = k.ring("v", N, Dv, element);
   qr = k.ring("q", M, D, element), dor = k.ring("do", M, Dv, element);
   lr = k.ring("lse", 1, M, b.getF32Type()), er = k.ring("delta", 1, M, b.getF32Type());
+  shares = plan.getInt("warps").value_or(0) * schedule::warpRows > N;
+  if (shares)
+    pr = k.ring("p", N, M, element);
   dsr = k.ring("ds", N, M, element);
   SmallVector<Value> inits{k.index(0), k.index(0)}; // tiles and query blocks done so far
   SmallVector<Type> carried(2, b.getIndexType());
@@ -165,12 +169,25 @@ SmallVector<Value> BackwardBuilder::buildBlock(Value kt, Value vt, Value bi, Val
   });
   tile::ReleaseOp::create(b, er, it);
   // Not before dS: P would be kept in both widths.
-  Value dvf = product(k.cast(p, element), false, dot, false, N, Dv, carried[1]);
-  ds = k.cast(ds, element);
-  tile::WriteOp::create(b, ds, dsr, it, Value());
+  p = k.cast(p, element);
+  if (shares) {
+    ds = k.cast(ds, element);
+    tile::WriteOp::create(b, p, pr, it, Value());
+    tile::WriteOp::create(b, ds, dsr, it, Value());
+    p = k.wait(pr, it);
+  }
+  Value dvf = product(p, false, dot, false, N, Dv, carried[1]);
+  if (shares) {
+    ds = k.wait(dsr, it);
+  } else {
+    ds = k.cast(ds, element);
+    tile::WriteOp::create(b, ds, dsr, it, Value());
+  }
   Value dkf = product(ds, false, qt, false, N, D, carried[0]);
-  Value dqf = product(k.wait(dsr, it), true, kt, false, M, D);
+  Value dqf = product(shares ? ds : k.wait(dsr, it), true, kt, false, M, D);
   Value dv = await(dvf);
+  if (shares)
+    tile::ReleaseOp::create(b, pr, it);
   tile::ReleaseOp::create(b, dor, it);
   Value dk = await(dkf);
   tile::ReleaseOp::create(b, qr, it);

@@ -86,3 +86,43 @@ func.func @rows(%o: !m {flash.arg = "o"}, %delta: !l {flash.arg = "delta"}, %tur
   flash_tile.store %s -> %dv[%i, %i, %i] : <16x1xf32> -> <1xf32>
   return
 }
+
+// Eight warps share 64 rows of scores: each has every second block of 16 columns, of a row too, and stores its part.
+// CHECK-LABEL: llvm.func @parts(
+// CHECK-COUNT-4: llvm.load %{{.*}} : !llvm.ptr<3> -> vector<2xf32>
+// CHECK-COUNT-2: arith.cmpi {{.*}} : vector<16xi32>
+// CHECK-COUNT-8: st.shared.b32
+// CHECK-NOT:     st.shared
+// CHECK:         nvvm.barrier
+// CHECK-COUNT-16: nvvm.mma.sync
+// CHECK-NOT:     nvvm.mma.sync
+// CHECK:         llvm.store %{{.*}} {alignment = 16 : i64} : vector<4xi32>, !llvm.ptr<1>
+func.func @parts(%q: !m {flash.arg = "q"}, %lse: !l {flash.arg = "lse"}, %i: index {flash.arg = "i"})
+    attributes {flash.kernel, flash.target = #flash.target<"sm_80">, flash.threads = 256 : i64, flash.shared_bytes = 40960 : i64} {
+  %one = arith.constant 1.0 : f32
+  %lv = flash_tile.view %lse {padded = 64 : i64} : !l -> <1xf32>
+  %kv = flash_tile.view %q : !m -> <64xbf16>
+  %kr = flash_tile.ring "k" {offset = 0 : i64} : <1x64x64xbf16>
+  %pr = flash_tile.ring "p" {offset = 8192 : i64} : <1x64x64xbf16>
+  %lr = flash_tile.ring "lse" {offset = 32768 : i64} : <1x1x64xf32>
+  flash_tile.fill %kv[%i, %i, %i] -> %kr[%i] : <64xbf16> -> <1x64x64xbf16>
+  flash_tile.fill %lv[%i, %i, %i] -> %lr[%i] : <1xf32> -> <1x1x64xf32>
+  %kt = flash_tile.wait %kr[%i] : <1x64x64xbf16> -> <64x64xbf16>
+  %lt = flash_tile.wait %lr[%i] : <1x1x64xf32> -> <1x64xf32>
+  %l = flash_tile.read %lt : <1x64xf32> -> <1x64xf32>
+  %p = flash_tile.splat %one : f32 -> <64x64xf32>
+  %x = flash_tile.map %p, %l : !flash_tile.frag<64x64xf32>, !flash_tile.frag<1x64xf32> -> <64x64xf32> {
+  ^bb0(%a: f32, %b: f32):
+    %d = arith.subf %a, %b : f32
+    flash_tile.yield %d : f32
+  }
+  %seen = flash_tile.mask %x by <causal> at[%i, %i] lengths(%i, %i) trans : <64x64xf32>
+  %c = flash_tile.cast %seen : <64x64xf32> -> <64x64xbf16>
+  flash_tile.write %c -> %pr[%i] : <64x64xbf16> -> <1x64x64xbf16>
+  %pt = flash_tile.wait %pr[%i] : <1x64x64xbf16> -> <64x64xbf16>
+  %f = flash_tile.mma %pt, %kt : !flash_tile.tile<64x64xbf16>, <64x64xbf16> -> <64x64xf32>
+  %dv = flash_tile.mma_wait %f : <64x64xf32> -> <64x64xf32>
+  %packed = flash_tile.cast %dv : <64x64xf32> -> <64x64xbf16>
+  flash_tile.store %packed -> %kv[%i, %i, %i] : <64x64xbf16> -> <64xbf16>
+  return
+}
