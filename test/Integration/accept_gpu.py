@@ -49,13 +49,14 @@ def handed(a, target, shard, of=""):
 
 
 def checks():
+    for target in TARGETS:  # the longest first
+        yield f"launches-{target}", lambda a, t=target: [HERE / "launches_gpu.py", "--targets", t, "--jobs", str(SHARDS)]
+        yield f"graph-{target}", lambda a, t=target: [HERE / "graph_gpu.py", "--target", t, "--jobs", str(SHARDS)]
     for target in TARGETS:
         for shard in range(SHARDS):
             yield f"handed-{target}-{shard}", lambda a, t=target, s=shard: [a.folder / "run.py", handed(a, t, s), "--target", t, "--skip-backward"]
             yield f"serving-{target}-{shard}", lambda a, t=target, s=shard: [HERE / "random_serving.py", a.folder, "--target", t, "--seed", str(1000 * (s + 1)), "--count", "75"]
         yield f"random-{target}", lambda a, t=target: [HERE / "random_gpu.py", a.folder, "--target", t, "--seed", "5", "--jobs", str(SHARDS)]
-        yield f"launches-{target}", lambda a, t=target: [HERE / "launches_gpu.py", "--targets", t, "--jobs", str(SHARDS)]
-        yield f"graph-{target}", lambda a, t=target: [HERE / "graph_gpu.py", "--target", t, "--jobs", str(SHARDS)]
     yield "offsets", lambda a: [HERE / "offsets_gpu.py"]
     yield "repeat", lambda a: [HERE / "repeat_gpu.py", "--jobs", str(SHARDS)]
     yield "streams", lambda a: [HERE / "streams_gpu.py"]
