@@ -136,7 +136,8 @@ def ViewOp : Tile_Op<"view", "any", [Pure, AttrSizedOperandSegments]> {
 
     With `padded = n` a sequence's rows fill whole tiles of n: they are as many as a multiple of n holds, and with
     cu_seqlens begin at row `n * (cu_seqlens[b] / n + b)` of the memref. So nothing that is written tile by tile
-    touches a neighbour's.
+    touches a neighbour's. Such rows of f32 may lie in `cells` of 16 rows by 8 columns, in whose order the target says,
+    so that what a warp adds at once are whole lines of memory: for sums that only kernels of one target write and read.
 
     `group = g` packs query heads: row r of head h is query r / g of head h * g + r % g. Rows outside the length
     read as zero, whatever lies there, and are never written, and so are columns past `cols` of a wider tile.
@@ -151,7 +152,7 @@ def ViewOp : Tile_Op<"view", "any", [Pure, AttrSizedOperandSegments]> {
   let arguments = (ins AnyMemRef:$source, Optional<Rows>:$cu_seqlens, Optional<Rows>:$seqused, Optional<Index>:$appended,
                        Optional<Pages>:$page_table, Optional<Rows>:$batch_idx, Optional<Rows>:$leftpad,
                        DefaultValuedAttr<I64Attr, "1">:$group, UnitAttr:$partial,
-                       DefaultValuedAttr<I64Attr, "1">:$padded, UnitAttr:$once);
+                       DefaultValuedAttr<I64Attr, "1">:$padded, UnitAttr:$once, UnitAttr:$cells);
   let results = (outs ViewType:$view);
   let assemblyFormat = [{ $source (`cu_seqlens` `(` $cu_seqlens^ `:` type($cu_seqlens) `)`)?
     (`seqused` `(` $seqused^ `:` type($seqused) `)`)? (`appended` $appended^)?

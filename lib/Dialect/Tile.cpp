@@ -111,7 +111,7 @@ static LogicalResult hasGroup(Operation *op, int64_t group) {
 void ViewOp::build(OpBuilder &builder, OperationState &state, Type view, Value source,
                    int64_t group, bool partial) {
   build(builder, state, view, source, Value(), Value(), Value(), Value(), Value(), Value(), group,
-        partial, /*padded=*/1);
+        partial, /*padded=*/1, /*once=*/false, /*cells=*/false);
 }
 LogicalResult ViewOp::verify() {
   auto memref = cast<MemRefType>(getSource().getType());
@@ -146,6 +146,14 @@ LogicalResult ViewOp::verify() {
   if (static_cast<int64_t>(getPadded()) < 1)
     return emitOpError() << "needs rows padded to a positive number, has "
                          << static_cast<int64_t>(getPadded());
+  if (getCells() && (cols % 8 || getPadded() % 16 || !memref.getElementType().isF32()))
+    return emitOpError() << "needs f32 columns in eights and rows padded to sixteens for cells, has "
+                         << getView().getType() << " padded to "
+                         << static_cast<int64_t>(getPadded());
+  for (Operation *user : getView().getUsers())
+    if (auto store = dyn_cast<StoreOp>(user); getCells() && !isa<LoadOp, LengthOp>(user) &&
+                                              !(store && store.getSum()))
+      return emitOpError("needs cells to be loaded or added to, nothing else");
   if (getBatchIdx() && !hasBatch() && !getCuSeqlens())
     return emitOpError() << "needs several sequences for batch_idx, has " << memref;
   return hasGroup(*this, getGroup());

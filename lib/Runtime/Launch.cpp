@@ -38,13 +38,18 @@ struct Parts {
   llvm::SmallVector<int64_t> offsets;
   int64_t bytes = 0;
 
-  void add(Operand operand, llvm::ArrayRef<int64_t> sizes, int64_t elementBytes) {
+  void add(Operand operand, llvm::ArrayRef<int64_t> sizes, int64_t elementBytes,
+           bool headsFirst = false) {
     const int64_t align = 16;
     FlashTensor t{nullptr, nullptr, int64_t(sizes.size()), {}, {}};
     int64_t elements = 1;
     for (size_t i = sizes.size(); i--;) {
       t.size[i] = sizes[i], t.stride[i] = elements;
       elements *= sizes[i];
+    }
+    if (const size_t heads = sizes.size() - 2, rows = heads - 1; headsFirst) {
+      t.stride[rows] = t.stride[heads];
+      t.stride[heads] = sizes[rows] * t.stride[rows];
     }
     offsets.push_back(bytes);
     bytes += schedule::ceilDiv(elements * elementBytes, align) * align;
@@ -67,7 +72,7 @@ Parts partsOf(const Request &request, const Operands &operands, const schedule::
   llvm::SmallVector<int64_t> shape(q.size, q.size + q.rank);
   if (p.backward) {
     for (const schedule::Part &part : schedule::backwardParts(request.plan, p))
-      parts.add(*parseOperand(part.name), part.sizes, sizeof(float));
+      parts.add(*parseOperand(part.name), part.sizes, sizeof(float), part.headsFirst);
     return parts;
   }
   if (p.rotary > 0)

@@ -284,7 +284,7 @@ std::vector<Part> backwardParts(const Plan &plan, const Problem &problem) {
     return sizes;
   };
   std::vector<Part> parts = {
-      {"dq_sum", of(sum)}, {"lse_log2", of(statistic)}, {"delta", of(statistic)}};
+      {"dq_sum", of(sum), /*headsFirst=*/true}, {"lse_log2", of(statistic)}, {"delta", of(statistic)}};
   if (plan.ordered) // one of each consumer
     parts.push_back({"turns", {tiles * problem.heads * (plan.roles ? plan.consumers : 1)}});
   return parts;

@@ -87,13 +87,13 @@ def run(heads, sq, sk, hq, hkv, element="bf16", target="sm_80", sink=None, softc
     tiles_q, width = tiles(total_q, tile_m), padded[0] if padded in ([192, 128], [64, 256]) else max(padded)
     arrays = dict(q=q, k=k, v=v, do=do, o=o.astype(dtype), lse=lse.astype(np.float32))
     arrays |= dict(dq=np.full_like(q, np.nan), dk=np.full_like(k, np.nan), dv=np.full_like(v, np.nan))
-    arrays |= dict(dq_sum=np.full((tiles_q * tile_m, hq, width), np.nan, np.float32))
+    arrays |= dict(dq_sum=np.full((hq, tiles_q * tile_m, width), np.nan, np.float32).transpose(1, 0, 2))
     arrays |= {name: np.full((hq, tiles_q * tile_m), np.nan, np.float32) for name in ("lse_log2", "delta")}
     arrays = {name: x.reshape(shape(x)) for name, x in arrays.items()}
     arrays |= dict(turns=np.full(tiles_q * hq, -1, np.int32), cu_seqlens_q=starts[0], cu_seqlens_k=starts[1])
     arrays |= dict(sink=np.array(sink or (), np.float32), dsink=np.full(hq, np.nan, np.float32))
     memory = ptx.Memory()
-    places = {name: memory.add(array) for name, array in arrays.items()}
+    places = {name: memory.add(array if array.flags.c_contiguous else array.base) for name, array in arrays.items()}
     bits = {name: struct.unpack("<I", struct.pack("<f", x))[0] for name, x in (("scale", d**-0.5), ("softcap", softcap))}
     bits["section"] = 1
 

@@ -149,6 +149,7 @@ int64_t sideRows(int64_t tileM, int64_t columns);
 struct Part {
   std::string_view name;
   std::vector<int64_t> sizes;
+  bool headsFirst = false; ///< in memory all rows of a head follow one another
 };
 /// Tiles of queries of all sequences.
 int64_t backwardQueryTiles(const Plan &plan, const Problem &problem);

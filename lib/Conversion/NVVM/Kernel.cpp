@@ -179,8 +179,10 @@ LogicalResult Kernel::check() {
     if (all * 32 != threads)
       refuse(roles) << "roles need " << all * 32 << " threads, the kernel has " << threads;
   });
-  const bool roles =
-      schedule::machineOf(func->getAttrOfType<TargetAttr>("flash.target").target()).roles;
+  const schedule::Machine &machine =
+      schedule::machineOf(func->getAttrOfType<TargetAttr>("flash.target").target());
+  const bool roles = machine.roles;
+  sumsAtOnce = machine.sumsAtOnce;
   Block *entry = &func.getBody().front();
   auto isArgument = [&](Value value) {
     auto argument = dyn_cast<BlockArgument>(value);

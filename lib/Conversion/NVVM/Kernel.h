@@ -30,6 +30,7 @@ public:
   int64_t columns = 0;   ///< of the fragments of a kernel that multiplies nothing; else 0
   int64_t cluster;       ///< blocks that share rings
   int64_t scoreRows = 0; ///< of the fragments that a row (1xC) is spread over; else 0
+  int64_t sumsAtOnce;    ///< neighbouring f32 that a thread adds to global memory
 
   /// How the warps of an instance share fragments of `rows` rows: 16 rows, or times that, each;
   /// where there are more warps than that makes, they take blocks of 16 columns by turns.

@@ -138,6 +138,8 @@ std::pair<Value, Value> Fragments::dealt(B &b, tile::FragType type) {
 
 Value Fragments::load(B &b, tile::LoadOp op, tile::LoadOp::Adaptor in) {
   tile::ViewOp view = viewOf(op.getView());
+  if (view.getCells())
+    return loadSum(b, op, in);
   tile::FragType type = op.getResult().getType();
   const bool isColumn = type.getShape()[1] == 1;
   auto [row, col] = dealt(b, type);

@@ -19,6 +19,8 @@ namespace flash::nvvm {
 
 using B = ImplicitLocOpBuilder;
 
+constexpr int64_t cellRows = 16, cellCols = 8, cellValues = 4; ///< of a product; of a lane
+
 Value Fragments::sum(B &b, tile::SumOp op, Value value) {
   constexpr int64_t joined = 8; // threads: a row's are a multiple of it, but of a column
   ArrayRef<int64_t> shape = op.getValue().getType().getShape();
@@ -97,40 +99,74 @@ static void passTurn(B &b, Value place) {
             "@$2 red.release.gpu.global.add.u32 [$0], $1;", "l,r,b,~{memory}");
 }
 
+int64_t Fragments::inCell(int64_t value) const {
+  const int64_t together = kernel.sumsAtOnce;
+  return value / together * together * schedule::warpThreads + value % together;
+}
+
 void Fragments::storeSum(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in) {
-  constexpr int64_t side = Ldmatrix::side, cellCols = 8;
+  constexpr int64_t side = Ldmatrix::side;
   tile::ViewOp view = viewOf(op.getView());
   ArrayRef<int64_t> shape = op.getValue().getType().getShape();
   const auto grid = kernel.gridOf(shape[0]);
-  const int64_t slots = 2 * groupsOf(shape[0]), cells = shape[1] / grid.cols / cellCols;
+  const int64_t cells = shape[1] / grid.cols / cellCols, atOnce = kernel.sumsAtOnce;
   Value turn = op.getTurns() ? kernel.element(b, op.getTurns(), in.getPlace()) : Value();
   if (turn)
     awaitTurn(b, turn, in.getTurn(), kernel.threads);
-  Value lane = laneId(b), firstRow = firstRowOfWarp(b, kernel, shape[0]);
-  firstRow = arith::AddIOp::create(b, firstRow, arith::ShRUIOp::create(b, lane, i32(b, 2)));
-  Value col = arith::ShLIOp::create(b, arith::AndIOp::create(b, lane, i32(b, 3)), i32(b, 1));
-  col = arith::AddIOp::create(b, col, firstColumnOfWarp(b, kernel, shape[0]));
-  IrInt row = IrInt(b, in.getRow()) + IrInt(b, toIndex(b, firstRow)),
-        length(b, kernel.length(b, view, in.getBatch()));
-  for (int64_t slot = 0; slot < slots; ++slot) {
-    IrInt at = row + (slot / 2 * side + slot % 2 * cellCols);
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(scf::IfOp::create(b, lessThan(at, length).get()).thenBlock());
-    Value base = kernel.address(b, view, in.getBatch(), in.getHead(), at.get(), toIndex(b, col));
+  IrInt row = IrInt(b, in.getRow()) + IrInt(b, toIndex(b, firstRowOfWarp(b, kernel, shape[0]))),
+        col(b, toIndex(b, firstColumnOfWarp(b, kernel, shape[0])));
+  if (in.getCol())
+    col = col + IrInt(b, in.getCol());
+  IrInt first = col * cellRows + IrInt(b, toIndex(b, laneId(b))) * atOnce;
+  std::string values = "$1", constraints = "l,f", type = ".f32";
+  for (int64_t i = 1; i < atOnce; ++i)
+    values += ", $" + std::to_string(i + 1), constraints += ",f";
+  if (atOnce > 1)
+    values = "{" + values + "}", type = ".v" + std::to_string(atOnce) + type;
+  for (int64_t group = 0; group < groupsOf(shape[0]); ++group) {
+    Value base = kernel.address(b, view, in.getBatch(), in.getHead(), (row + group * side).get(),
+                                first.get());
     for (int64_t cell = 0; cell < cells; ++cell) {
-      const int64_t first = cell / 2 * grid.cols * side + cell % 2 * cellCols;
-      for (int64_t i = 0; i < 2; ++i) {
-        Value one = LLVM::ExtractElementOp::create(
-            b, in.getValue(), i32(b, (slot / 2 * cells + cell) * 4 + slot % 2 * 2 + i));
-        inlineAsm(b, LLVM::LLVMVoidType::get(b.getContext()), ValueRange{base, one},
-                  "red.relaxed.gpu.global.add.f32 [$0+" + std::to_string((first + i) * 4) +
-                      "], $1;",
-                  "l,f,~{memory}");
+      const int64_t at = (cell / 2 * grid.cols * side + cell % 2 * cellCols) * cellRows;
+      for (int64_t i = 0; i < cellValues; i += atOnce) {
+        SmallVector<Value> operands{base};
+        for (int64_t j = i; j < i + atOnce; ++j)
+          operands.push_back(LLVM::ExtractElementOp::create(
+              b, in.getValue(), i32(b, (group * cells + cell) * cellValues + j)));
+        inlineAsm(b, LLVM::LLVMVoidType::get(b.getContext()), operands,
+                  "red.relaxed.gpu.global.add" + type + " [$0+" +
+                      std::to_string((at + inCell(i)) * sizeof(float)) + "], " + values + ";",
+                  constraints + ",~{memory}");
       }
     }
   }
   if (turn)
     passTurn(b, turn);
+}
+
+Value Fragments::loadSum(B &b, tile::LoadOp op, tile::LoadOp::Adaptor in) {
+  const int64_t pair = std::min<int64_t>(kernel.sumsAtOnce, 2); // what a lane has of a row
+  auto [dealtRow, dealtCol] = dealt(b, op.getResult().getType());
+  IrInt row = IrInt(b, in.getRow()) + IrInt(b, dealtRow), col(b, dealtCol);
+  IrInt inRows = remainder(row, cellRows), lane = remainder(inRows, cellRows / 2) * 4 +
+                                                  floorDiv(remainder(col, cellCols), 2);
+  IrInt first = floorDiv(col, cellCols) * (cellCols * cellRows) + lane * kernel.sumsAtOnce +
+                floorDiv(inRows, cellRows / 2) * inCell(2);
+  Value base = kernel.address(b, viewOf(op.getView()), in.getBatch(), in.getHead(),
+                              (row - inRows).get(), first.get());
+  Type f32 = b.getF32Type();
+  Value all = LLVM::PoisonOp::create(b, typeOf(op.getResult().getType().getShape(), f32));
+  for (int64_t i = 0; i < schedule::combineColumns; i += pair) {
+    const int64_t at = i / 2 * kernel.sumsAtOnce + inCell(i % 2);
+    Value place = LLVM::GEPOp::create(b, base.getType(), f32, base,
+                                      ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(at)});
+    Value some = LLVM::LoadOp::create(b, VectorType::get({pair}, f32), place,
+                                      /*alignment=*/pair * sizeof(float));
+    for (int64_t j = 0; j < pair; ++j)
+      all = LLVM::InsertElementOp::create(
+          b, all, LLVM::ExtractElementOp::create(b, some, i32(b, j)), i32(b, i + j));
+  }
+  return all;
 }
 
 } // namespace flash::nvvm

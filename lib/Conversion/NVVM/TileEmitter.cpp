@@ -25,6 +25,8 @@ std::string TileEmitter::whyNotBuilt(Operation *op) const {
       return "summing other than multiples of " + std::to_string(joined) + " columns";
   } else if (auto store = dyn_cast<tile::StoreOp>(op)) {
     tile::FragType type = store.getValue().getType();
+    if (store.getSum() && !viewOf(store.getView()).getCells())
+      return "adding to rows that do not lie in cells";
     if (!kernel.columns && type.getShape()[1] > 1 && !type.getElementType().isF32() &&
         type.getShape()[1] % schedule::storedColumns)
       return "storing 16-bit elements in other than multiples of " +

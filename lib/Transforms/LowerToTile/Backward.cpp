@@ -71,7 +71,7 @@ void BackwardBuilder::build() {
   }
 
   qv = k.view(q, headSize, 1, false, queries), dov = k.view(dO, headSizeV, 1, false, queries);
-  lv = padded(lse2, 1), ev = padded(delta, 1), sumv = padded(sum, D);
+  lv = padded(lse2, 1), ev = padded(delta, 1), sumv = inCells(sum);
   kv = k.view(kk, headSize, 1, false, keys), vv = k.view(v, headSizeV, 1, false, keys);
   dkv = k.view(dk, headSize, 1, false, keys), dvv = k.view(dv, headSizeV, 1, false, keys);
   kr = k.ring("k", N, D, element), vr = k.ring("v", N, Dv, element);
@@ -183,19 +183,19 @@ SmallVector<Value> BackwardBuilder::buildBlock(Value kt, Value vt, Value bi, Val
     ds = k.cast(ds, element);
     tile::WriteOp::create(b, ds, dsr, it, Value());
   }
-  Value dkf = product(ds, false, qt, false, N, D, carried[0]);
   Value dqf = product(shares ? ds : k.wait(dsr, it), true, kt, false, M, D);
+  Value dkf = product(ds, false, qt, false, N, D, carried[0]);
   Value dv = await(dvf);
   if (shares)
     tile::ReleaseOp::create(b, pr, it);
   tile::ReleaseOp::create(b, dor, it);
-  Value dk = await(dkf);
-  tile::ReleaseOp::create(b, qr, it);
   Value dq = await(dqf);
   tile::ReleaseOp::create(b, dsr, it);
   Value place = turns ? placeOf(q, bi, h, j) : Value(), turn = turns ? turnOf(row, n) : Value();
   tile::StoreOp::create(b, dq, sumv, bi, h, row, /*col=*/Value(), /*ring=*/Value(), /*it=*/Value(),
                         turns, place, turn, /*sum=*/b.getUnitAttr());
+  Value dk = await(dkf); // the sum goes out beside it
+  tile::ReleaseOp::create(b, qr, it);
   return {dk, dv};
 }
 

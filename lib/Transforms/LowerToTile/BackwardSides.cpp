@@ -95,7 +95,7 @@ void SideBuilder::finish() {
   Value sum = sumOfDq(), dq = k.argument("dq", op.getGradientTypes()[0]);
   askForQueries();
   const Scores scores(k, op);
-  Value sumv = padded(sum, D), dqv = k.view(dq, headSize, 1, false, queries);
+  Value sumv = inCells(sum), dqv = k.view(dq, headSize, 1, false, queries);
   forQueryTiles(dq, [&](Value row, Value h, Value bi) {
     Value scaled = k.map(
         load(sumv, R, D, bi, h, row), R, D,

@@ -35,7 +35,7 @@ protected:
       return mlir::cast<mlir::ShapedType>(x.getType()).getShape().back();
     };
     headSize = sizeOf(op.getQ()), headSizeV = sizeOf(op.getV());
-    const auto target = op.getTarget() ? op.getTarget()->target() : schedule::Target::cpu;
+    target = op.getTarget() ? op.getTarget()->target() : schedule::Target::cpu;
     const schedule::HeadTile head = schedule::headTileOf(target, headSize, headSizeV);
     M = *plan.getInt("tile", 0), R = M, N = *plan.getInt("tile", 1), D = head.d, Dv = head.dv;
     if (target != schedule::Target::cpu)
@@ -69,7 +69,11 @@ protected:
     if (plan.getFlag("ordered").value_or(false))
       turns = k.table("turns", mlir::MemRefType::get({mlir::ShapedType::kDynamic}, b.getI32Type()));
   }
-  Value padded(Value memref, int64_t cols) { return k.view(memref, cols, 1, false, queries, M); }
+  Value padded(Value memref, int64_t cols, bool cells = false) {
+    return k.view(memref, cols, 1, false, queries, M, cells);
+  }
+  /// The sum of dQ as blocks add to it; of zeros any order is right.
+  Value inCells(Value sum) { return padded(sum, D, target != schedule::Target::cpu); }
   /// The turns of query tile `m` of a head stand behind those of the tiles before it; `q` is laid
   /// out as q is.
   Value placeOf(Value q, Value bi, Value h, Value m) {
@@ -90,6 +94,7 @@ protected:
   mlir::ImplicitLocOpBuilder &b;
   AttentionBackwardOp op;
   PlanAttr plan;
+  schedule::Target target;
   mlir::Type element;
   int64_t M = 0, N = 0, R = 0, D = 0, Dv = 0, headSize = 0, headSizeV = 0;
   Tables queries;

@@ -93,11 +93,11 @@ Value Kernel::dim(Value memref, int64_t dimension) {
 }
 
 Value Kernel::view(Value memref, int64_t cols, int64_t group, bool partial, const Tables &t,
-                   int64_t padded) {
+                   int64_t padded, bool cells) {
   Type element = cast<MemRefType>(memref.getType()).getElementType();
   return tile::ViewOp::create(b, tile::ViewType::get(b.getContext(), {cols}, element), memref,
                               t.cuSeqlens, t.seqused, t.appended, t.pageTable, t.batchIdx,
-                              t.leftpad, group, partial, padded);
+                              t.leftpad, group, partial, padded, /*once=*/false, cells);
 }
 
 Value Kernel::ring(StringRef name, int64_t rows, int64_t cols, Type element) {
