@@ -147,14 +147,21 @@ const Record *recordOf(const Problem &problem, std::string_view gpu,
   auto alike = [](int64_t a, int64_t b) { // sides of a window; below 0: unbounded
     return (a < 0) == (b < 0) && lengthBucket(a) == lengthBucket(b);
   };
-  for (const Record &r : records)
-    if (r.target == problem.target && r.element == problem.element && r.head.d == head.d &&
-        r.head.dv == head.dv && r.softcap == problem.softcap && r.mask == mask.kind &&
-        (r.mask != MaskKind::local || (alike(r.left, mask.left) && alike(r.right, mask.right))) &&
-        lengthBucket(r.lenQ) == lengthBucket(problem.lenQ) &&
-        lengthBucket(r.lenK) == lengthBucket(problem.lenK) && (gpu.empty() || r.gpu == gpu))
+  const Record *twin = nullptr; // kernels of f16 and bf16 differ in the type that products name
+  for (const Record &r : records) {
+    if (r.target != problem.target || elementBytes(r.element) != elementBytes(problem.element) ||
+        r.head.d != head.d || r.head.dv != head.dv || r.softcap != problem.softcap ||
+        r.mask != mask.kind ||
+        (r.mask == MaskKind::local && !(alike(r.left, mask.left) && alike(r.right, mask.right))) ||
+        lengthBucket(r.lenQ) != lengthBucket(problem.lenQ) ||
+        lengthBucket(r.lenK) != lengthBucket(problem.lenK) || (!gpu.empty() && r.gpu != gpu))
+      continue;
+    if (r.element == problem.element)
       return &r;
-  return nullptr;
+    if (!twin)
+      twin = &r;
+  }
+  return twin;
 }
 
 } // namespace flash::schedule

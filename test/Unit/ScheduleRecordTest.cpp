@@ -69,6 +69,19 @@ TEST(Record, IsFoundByMaskHeadSizeAndLength) {
   EXPECT_EQ(found(problem(unknown)), "");
 }
 
+TEST(Record, OfTheOther16BitTypeServesWhereTheOwnIsMissing) {
+  Problem p = problem(4096);
+  p.element = ElementType::f16;
+  EXPECT_EQ(found(p), "dense");
+  std::vector<Record> both(2);
+  both[0].element = ElementType::bf16, both[1].element = ElementType::f16;
+  for (Record &r : both)
+    r.target = p.target, r.head = {128, 128}, r.lenQ = r.lenK = 4096;
+  EXPECT_EQ(recordOf(p, "", both), &both[1]);
+  p.element = ElementType::f32;
+  EXPECT_EQ(recordOf(p, "", both), nullptr);
+}
+
 TEST(Record, OfAWindowIsFoundByItsSides) {
   EXPECT_EQ(found(problem(4096, {.causal = true, .left = 1000})), "window");
   EXPECT_EQ(found(problem(4096, {.causal = true, .left = 256})), "");

@@ -44,8 +44,8 @@ std::variant<std::vector<Record>, std::string> parseRecords(std::string_view tex
 /// The same of a file; the sentence names it.
 std::variant<std::vector<Record>, std::string> readRecords(const std::string &path);
 
-/// The first record of such a problem on `gpu` (empty: any), or none. Chunks and sink tokens have
-/// none, and neither have problems of unknown lengths.
+/// The first record of such a problem on `gpu` (empty: any), else that of its twin in f16 or bf16, or
+/// none. Chunks and sink tokens have none, and neither have problems of unknown lengths.
 const Record *recordOf(const Problem &problem, std::string_view gpu,
                        std::span<const Record> records);
 

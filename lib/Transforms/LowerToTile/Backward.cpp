@@ -154,6 +154,8 @@ SmallVector<Value> BackwardBuilder::buildBlock(Value kt, Value vt, Value bi, Val
     return math::Exp2Op::create(b, arith::SubFOp::create(b, mulf(x[0], toLog2), x[1]));
   });
   tile::ReleaseOp::create(b, lr, it);
+  // Beside what dS takes.
+  Value dvf = product(k.cast(p, element), false, dot, false, N, Dv, carried[1]);
   Value et = k.wait(er, it), dp = await(dpf), delta = read(et);
   SmallVector<Value> inputs{p, dp, delta};
   if (scores->softcap) // c tanh(x) has the slope 1 - tanh(x)^2
