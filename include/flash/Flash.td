@@ -80,9 +80,10 @@ def Flash_PlanAttr : Flash_Attr<"Plan", "plan", "how the op is done: the planner
     | `in_step` | K and V are fetched between the products that read them, each once its slot is free |
     | `persistent` | whether a block takes several tiles |
     | `split_by` | what the consumers split: `"rows"` or `"columns"` of V |
-    | `overlap` | the next QK product runs beside this tile's softmax and PV |
+    | `overlap` | the next QK product runs beside this tile's softmax and PV, of gradients beside this tile's sums |
     | `q_in_regs` | Q is read into registers once a tile |
     | `early_wait` | the next K is awaited before PV is, behind the softmax |
+    | `early_dv` | of gradients: dV is multiplied beside what dS takes, which holds P in both widths |
     | `ping_pong` | the consumers take turns at issuing products |
     | `defer_max` | exponents of unmasked blocks are measured against an older maximum; rows that outgrow it are redone |
     | `multicast` | two blocks side by side share keys and values: each fetches half for both |

@@ -137,6 +137,19 @@ def FlashTileOverlapSoftmax : Pass<"flash-tile-overlap-softmax"> {
   }];
   let dependentDialects = ["::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect"];
 }
+def FlashTileOverlapScores : Pass<"flash-tile-overlap-scores"> {
+  let summary = "Runs the next block's scores beside this block's sums of gradients";
+  let description = [{
+    Expects the runs of the main kernel of gradients and `overlap = true` in the plan; does nothing without. The scores of
+    block i + 1 are issued behind the last product of block i and carried to the next; those of the first block stand in
+    front of the runs, and the last block multiplies its own queries again, for nothing. What is no such run stays, with
+    the reason in the plan. Changes no number.
+
+    Before: `for i in 0 .. n: S(i)  dP(i)  P  dV  dS  dQ  dK`
+    After:  `if n > 0: S(0)  for i in 0 .. n: { dP(i)  P  dV  dS  dQ  dK  S(min(i + 1, n - 1)) }`
+  }];
+  let dependentDialects = ["::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect"];
+}
 def FlashTileMulticast : Pass<"flash-tile-multicast"> {
   let summary = "Lets two blocks share keys and values";
   let description = [{

@@ -136,8 +136,8 @@ def ViewOp : Tile_Op<"view", "any", [Pure, AttrSizedOperandSegments]> {
 
     With `padded = n` a sequence's rows fill whole tiles of n: they are as many as a multiple of n holds, and with
     cu_seqlens begin at row `n * (cu_seqlens[b] / n + b)` of the memref. So nothing that is written tile by tile
-    touches a neighbour's. Such rows of f32 may lie in `cells` of 16 rows by 8 columns, in whose order the target says,
-    so that what a warp adds at once are whole lines of memory: for sums that only kernels of one target write and read.
+    touches a neighbour's. Such rows of f32 may lie in `cells` of 16 rows by 8 columns, as products hold them, so
+    that what a warp adds at once are whole lines of memory: for sums that nobody else reads. Loops ignore it.
 
     `group = g` packs query heads: row r of head h is query r / g of head h * g + r % g. Rows outside the length
     read as zero, whatever lies there, and are never written, and so are columns past `cols` of a wider tile.

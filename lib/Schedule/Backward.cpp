@@ -35,7 +35,6 @@ static const char *forwardsOwn(const PlanOverrides &o, bool hasWarps) {
          : o.warps && !hasWarps           ? "warps"
          : o.packGqa.value_or(false)      ? "pack_gqa"
          : o.splits.value_or(1) != 1      ? "splits"
-         : o.overlap.value_or(false)      ? "overlap"
          : o.qInRegisters.value_or(false) ? "q_in_regs"
          : o.earlyWait.value_or(false)    ? "early_wait"
          : o.pingPong.value_or(false)     ? "ping_pong"
@@ -87,6 +86,12 @@ static std::vector<RingNeed> backwardRings(const Plan &plan, ElementType element
                                  ring("ds", plan.tileN, plan.tileM, 1)};
   if (!plan.roles && warpsOf(plan) * warpRows > plan.tileN)
     rings.push_back(ring("p", plan.tileN, plan.tileM, 1));
+  if (plan.stagedColumns)
+    rings.push_back(
+        {.name = "dq",
+         .bytes = tileBytes(plan.tileM * plan.headTile / plan.consumers / plan.stagedColumns,
+                            plan.stagedColumns, sizeof(float)),
+         .stages = plan.consumers});
   return rings;
 }
 
@@ -124,6 +129,12 @@ static constexpr int64_t productRows = warpRows * warpgroupWarps;
 /// All that a block of two consumers can have: their fragments alone are 192.
 static constexpr RoleRegisters roleRegisters{2, 24, 240};
 
+/// Columns of dQ that a consumer sums: all, of its own queries, or its part of them.
+static int64_t summedColumns(const Plan &plan) {
+  return plan.tileM % (productRows * plan.consumers) ? plan.headTile / plan.consumers
+                                                     : plan.headTile;
+}
+
 static std::optional<std::string> whyNotOnSm90(const Plan &plan, const Problem &problem) {
   const int64_t keys = productRows * plan.consumers, queries = productRows * plan.consumers;
   if (plan.tileN != keys)
@@ -134,6 +145,11 @@ static std::optional<std::string> whyNotOnSm90(const Plan &plan, const Problem &
     return "expected consumers to divide dQ in parts of " + std::to_string(productRows) +
            " queries or columns, " + std::to_string(plan.consumers) + " have " +
            std::to_string(plan.tileM) + " by " + std::to_string(plan.headTile);
+  if (plan.stagedColumns != 0 && plan.stagedColumns != summedColumns(plan))
+    return "expected staged_columns of 0 or the " + std::to_string(summedColumns(plan)) +
+           " columns of dQ that a consumer sums, it is " + std::to_string(plan.stagedColumns);
+  if (plan.overlap && plan.stages < 2)
+    return "overlap holds the queries of two blocks, the plan has 1 stage; leave it out";
   if (plan.ordered)
     return "sums in an order are not built for " + std::string(targetName(problem.target)) +
            "; use " + std::string(targetName(Target::cpu));
@@ -160,11 +176,14 @@ static void chooseTile(Plan &plan, const Problem &problem, const PlanOverrides &
   if (!machineOf(problem.target).roles && overrides.tileN) // 16 keys a warp
     consumers = max(plan.tileN / productRows, 1);
   plan.consumers = overrides.consumers.value_or(consumers);
+  plan.overlap = overrides.overlap.value_or(false);
+  plan.earlyDv = overrides.earlyDv.value_or(false);
+  plan.stagedColumns = overrides.stagedColumns.value_or(0);
   if (machineOf(problem.target).roles) {
     plan.producerRegisters = overrides.producerRegisters.value_or(roleRegisters.producer);
     plan.consumerRegisters = overrides.consumerRegisters.value_or(roleRegisters.consumer);
   }
-  plan.overlap = plan.stealing = false;
+  plan.stealing = false;
   plan.reasons.tile = overrides.tileM || overrides.tileN || overrides.stages
                           ? overrides.why
                           : std::string(tile.reason);
@@ -209,6 +228,13 @@ static std::optional<std::string> whyNotBackward(const Plan &plan, const Problem
                       : machineOf(problem.target).roles ? whyNotOnSm90(plan, problem)
                                                         : whyNotOnSm80(plan, problem))
     return sentence;
+  if (problem.target != Target::cpu && !machineOf(problem.target).roles &&
+      (plan.overlap || plan.earlyDv || plan.stagedColumns))
+    return std::string(plan.overlap   ? "overlap"
+                       : plan.earlyDv ? "early_dv"
+                                      : "staged_columns") +
+           " needs products and copies beside other work, " +
+           std::string(targetName(problem.target)) + " has none; leave it out";
   if (problem.deterministic && !plan.ordered)
     return "deterministic gradients sum dQ in an order, the plan says ordered = false; leave it "
            "out";
@@ -283,8 +309,9 @@ std::vector<Part> backwardParts(const Plan &plan, const Problem &problem) {
       sizes.insert(sizes.begin(), problem.batch);
     return sizes;
   };
-  std::vector<Part> parts = {
-      {"dq_sum", of(sum), /*headsFirst=*/true}, {"lse_log2", of(statistic)}, {"delta", of(statistic)}};
+  std::vector<Part> parts = {{"dq_sum", of(sum), /*headsFirst=*/true},
+                             {"lse_log2", of(statistic)},
+                             {"delta", of(statistic)}};
   if (plan.ordered) // one of each consumer
     parts.push_back({"turns", {tiles * problem.heads * (plan.roles ? plan.consumers : 1)}});
   return parts;

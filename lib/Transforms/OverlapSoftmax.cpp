@@ -324,7 +324,7 @@ void overlap(MutableArrayRef<Run> runs, bool early) {
 struct OverlapSoftmax : flash::impl::FlashTileOverlapSoftmaxBase<OverlapSoftmax> {
   void runOnOperation() override {
     forEachKernel(getOperation(), [](func::FuncOp kernel, PlanAttr plan) {
-      if (plan.getFlag("overlap") != true)
+      if (plan.getFlag("overlap") != true || sumsGradients(kernel))
         return;
       SmallVector<Run> runs;
       for (scf::ForOp loop : runsIn(kernel))

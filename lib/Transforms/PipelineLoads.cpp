@@ -88,7 +88,7 @@ struct PipelineLoads : flash::impl::FlashTilePipelineLoadsBase<PipelineLoads> {
       if (stages < 2 && !inStep)
         return decide(false, "one stage: a block's slot is free only when the block is done");
       if (failed(inStep ? pipelineInStep(runs, stages, plan.getFlag("overlap").value_or(false))
-                        : pipeline(runs, stages)))
+                        : pipeline(runs, stages, plan.getInt("consumers").has_value())))
         return signalPassFailure();
       decide(true, "");
     });
@@ -147,13 +147,16 @@ struct PipelineLoads : flash::impl::FlashTilePipelineLoadsBase<PipelineLoads> {
     return loads;
   }
 
-  LogicalResult pipeline(ArrayRef<scf::ForOp> runs, int64_t stages) {
-    // Of gradients blocks are queries, and Q is what the first product waits for.
-    const bool queries = !fillOf(runs.front(), "k");
-    const SmallVector<StringRef> ahead =
-        queries ? SmallVector<StringRef>{"q", "lse"} : SmallVector<StringRef>{"k"};
-    const SmallVector<StringRef> inPlace =
-        queries ? SmallVector<StringRef>{"do", "delta"} : SmallVector<StringRef>{"v"};
+  /// With a producer that fills `apart` from who multiplies.
+  LogicalResult pipeline(ArrayRef<scf::ForOp> runs, int64_t stages, bool apart) {
+    SmallVector<StringRef> ahead{"k"}, inPlace{"v"};
+    // Of gradients blocks are queries, and Q is what the first product waits for. A producer runs
+    // ahead anyway: Q(i + 1) in front of dO(i) would make that wait for all of block i - 1.
+    if (!fillOf(runs.front(), "k")) {
+      ahead = {"q", "lse"}, inPlace = {"do", "delta"};
+      if (apart)
+        inPlace.append(ahead), ahead.clear();
+    }
     // The first block, before everything else that the tile loads.
     auto fills = runs.front()->getBlock()->getOps<tile::FillOp>();
     Operation *first =

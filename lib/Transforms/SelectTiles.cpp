@@ -96,6 +96,12 @@ LogicalResult selectTile(AttentionBackwardOp op) {
                     builder.getI64IntegerAttr(plan->consumers * schedule::warpgroupWarps));
     }
   }
+  for (auto [field, on] : {std::pair{"overlap", plan->overlap}, {"early_dv", plan->earlyDv}})
+    if (on)
+      attr = filled(attr, field, builder.getBoolAttr(on));
+  if (plan->stagedColumns)
+    attr = filled(attr, "staged_columns", builder.getI64IntegerAttr(plan->stagedColumns),
+                  plan->reasons.staging);
   attr = filled(attr, "ordered", builder.getBoolAttr(plan->ordered), plan->reasons.ordered);
   op.setPlanAttr(attr);
   op.setMaskAttr(MaskAttr::get(op.getContext(), plan->mask));

@@ -2,7 +2,8 @@
 //
 //   store o -> view    ->    store o -> view via ring "o"[instance]
 //
-// A slot for each instance: the copy engine stores from there beside the next tile.
+// A slot for each instance: the copy engine stores from there beside the next tile. So do the sums
+// of dQ, beside the next block.
 //
 //===----------------------------------------------------------------------===//
 #include "TileQueries.h"
@@ -22,12 +23,14 @@ using namespace flash::tile;
 namespace {
 
 Reason stage(func::FuncOp kernel, int64_t columns) {
-  SmallVector<StoreOp> stores;
+  SmallVector<StoreOp> stores, sums; // sums of one tile stand in every run
   kernel.walk([&](StoreOp store) {
     if (store.getValue().getType().getShape()[1] > 1)
-      stores.push_back(store);
+      (store.getSum() ? sums : stores).push_back(store);
   });
-  if (stores.size() != 1)
+  if (!sums.empty())
+    stores = sums;
+  if (stores.empty() || (sums.empty() && stores.size() != 1))
     return "the output is not stored in one place";
   StoreOp store = stores[0];
   auto view = store.getView().getDefiningOp<ViewOp>();
@@ -35,8 +38,12 @@ Reason stage(func::FuncOp kernel, int64_t columns) {
     return "the kernel has no view of where the output is stored";
   if (view.getPartial())
     return "keys are split: parts are stored as they are computed, in f32";
+  if (store.getTurns())
+    return "sums are added in turns, each before the next";
   if (view.getGroup() > 1)
     return "the rows of a tile belong to several heads";
+  if (!kernel.walk([](MmaOp) { return WalkResult::interrupt(); }).wasInterrupted())
+    return "a kernel that multiplies nothing stores as it computes";
 
   ImplicitLocOpBuilder b(kernel.getLoc(), store);
   int64_t instances = 1;
@@ -55,11 +62,14 @@ Reason stage(func::FuncOp kernel, int64_t columns) {
   auto type = RingType::get(
       b.getContext(), {instances, value.getShape()[0], std::min(columns, value.getShape()[1])},
       value.getElementType());
-  Value ring = RingOp::create(b, type, b.getStringAttr("o"), 1, 1, IntegerAttr(), IntegerAttr());
+  Value ring = RingOp::create(b, type, b.getStringAttr(sums.empty() ? "o" : "dq"), 1, 1,
+                              IntegerAttr(), IntegerAttr());
   if (!instance)
     instance = arith::ConstantIndexOp::create(b, 0);
-  store.getRingMutable().assign(ring);
-  store.getItMutable().assign(instance);
+  for (StoreOp each : stores) {
+    each.getRingMutable().assign(ring);
+    each.getItMutable().assign(instance);
+  }
   return std::nullopt;
 }
 

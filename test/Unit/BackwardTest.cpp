@@ -47,6 +47,9 @@ public:
       M = 64 * consumers;
     plan = "tile = [" + std::to_string(M) + ", " + std::to_string(N) +
            "], consumers = " + std::to_string(consumers) + plan.substr(plan.find("], stages") + 1);
+    plan += among(0, 2) ? ", overlap = true" : "";
+    plan += among(0, 1) ? ", early_dv = true" : "";
+    plan += among(0, 1) ? ", staged_columns = 4" : ""; // of sums in any order
     in = drawInputs(p), out = emptyOutputs(p);
     dO = Buffer(p.element, {p.batch, p.lenQ, p.heads, p.dv});
     std::normal_distribution<float> normal;
@@ -66,6 +69,8 @@ public:
         pm.addPass(createFlashTilePipelineLoads());
       if (variant.splitRoles)
         pm.addPass(createFlashTileSplitRoles());
+      pm.addPass(createFlashTileOverlapScores());
+      pm.addPass(createFlashTileStageStore());
       ConvertFlashTileToLoopsOptions loops;
       loops.clock = variant.clock;
       pm.addPass(createConvertFlashTileToLoops(loops));

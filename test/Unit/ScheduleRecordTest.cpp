@@ -91,13 +91,10 @@ TEST(Record, OfAWindowIsFoundByItsSides) {
   EXPECT_EQ(found(problem(4096, {.causal = true, .left = 1000, .sinkTokens = 4})), "");
 }
 
-TEST(Record, IsOfOneGpuElementAndScoreFunction) {
+TEST(Record, IsOfOneGpuAndScoreFunction) {
   EXPECT_EQ(found(problem(4096), "NVIDIA H200"), "dense");
   EXPECT_EQ(found(problem(4096), "NVIDIA H100 80GB HBM3"), "");
   Problem p = problem(4096);
-  p.element = ElementType::f16;
-  EXPECT_EQ(found(p), "");
-  p = problem(4096);
   p.softcap = true;
   EXPECT_EQ(found(p), "");
   p.headSize = p.headSizeV = 64;

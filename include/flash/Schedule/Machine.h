@@ -48,7 +48,7 @@ struct Machine {
   int64_t l2Bytes;               ///< of that part
   int64_t namedBarriers;         ///< of one block, barrier 0 included
   int64_t mmaRows;               ///< rows of the smallest product one consumer issues
-  int64_t sumsAtOnce;            ///< neighbouring f32 that a thread adds to global memory
+  bool addsFours;                ///< four neighbouring f32 are added to global memory at once
   bool kernelsOverlap;           ///< a kernel may begin before the one that it waits for has ended
   bool roles; ///< one thread copies a tile, and roles have registers of their own
 };

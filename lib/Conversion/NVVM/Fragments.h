@@ -77,10 +77,9 @@ private:
   int64_t groupsOf(int64_t rows) const {
     return rows / (schedule::warpRows * kernel.gridOf(rows).rows);
   }
-  /// Where value `value` of lane 0 lies in a cell of a view in cells; lanes follow one another, as
-  /// many values apart as the machine adds at once.
-  int64_t inCell(int64_t value) const;
   mlir::Value loadSum(B &b, tile::LoadOp op, tile::LoadOp::Adaptor in);
+  void addRows(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in);
+  void addCells(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in);
   void storeSum(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in);
   void storeCells(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in);
   void storeColumn(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in);

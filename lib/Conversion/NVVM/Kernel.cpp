@@ -81,7 +81,8 @@ int64_t panelsOf(int64_t cols) { return (cols + panelCols - 1) / panelCols; }
 int64_t slotBytes(tile::RingType type) {
   if (type.getShape()[1] == 1)
     return schedule::rowBytes(type.getShape()[2]);
-  return panelsOf(type.getShape()[2]) * type.getShape()[1] * panelRowBytes;
+  return schedule::tileBytes(type.getShape()[1], type.getShape()[2],
+                             type.getElementType().getIntOrFloatBitWidth() / 8);
 }
 int64_t panelRows(Value tile) {
   while (auto slice = tile.getDefiningOp<tile::SliceOp>())
@@ -179,10 +180,8 @@ LogicalResult Kernel::check() {
     if (all * 32 != threads)
       refuse(roles) << "roles need " << all * 32 << " threads, the kernel has " << threads;
   });
-  const schedule::Machine &machine =
-      schedule::machineOf(func->getAttrOfType<TargetAttr>("flash.target").target());
-  const bool roles = machine.roles;
-  sumsAtOnce = machine.sumsAtOnce;
+  const bool roles =
+      schedule::machineOf(func->getAttrOfType<TargetAttr>("flash.target").target()).roles;
   Block *entry = &func.getBody().front();
   auto isArgument = [&](Value value) {
     auto argument = dyn_cast<BlockArgument>(value);

@@ -30,7 +30,6 @@ public:
   int64_t columns = 0;   ///< of the fragments of a kernel that multiplies nothing; else 0
   int64_t cluster;       ///< blocks that share rings
   int64_t scoreRows = 0; ///< of the fragments that a row (1xC) is spread over; else 0
-  int64_t sumsAtOnce;    ///< neighbouring f32 that a thread adds to global memory
 
   /// How the warps of an instance share fragments of `rows` rows: 16 rows, or times that, each;
   /// where there are more warps than that makes, they take blocks of 16 columns by turns.
@@ -43,6 +42,11 @@ public:
   }
   /// The warps that divide a row (1xC).
   int64_t rowParts() const { return scoreRows ? gridOf(scoreRows).cols : 1; }
+
+  /// Whether the machine adds four neighbouring f32 to global memory at once.
+  bool addsFours() const {
+    return schedule::machineOf(func->getAttrOfType<TargetAttr>("flash.target").target()).addsFours;
+  }
 
   // Parameters. `memref` is an argument of the kernel.
   mlir::Value tensorMap(tile::ViewOp view, int64_t rows); ///< boxes of that many rows

@@ -56,9 +56,13 @@ public:
   std::string whyNotBuilt(Operation *op) const override;
   void prologue(B &b) override;
   void epilogue(B &b) override {
+    SmallPtrSet<Operation *, 2> awaited;
     kernel.func.walk([&](tile::StoreOp op) {
-      if (op.getRing())
-        awaitLastReads(b, op);
+      if (Operation *work = outermostLoop(op); op.getRing() && awaited.insert(work).second) {
+        OpBuilder::InsertionGuard guard(b);
+        b.setInsertionPointAfter(work);
+        awaitReads(b, 0);
+      }
     });
     if (kernel.cluster > 1)
       awaitCluster(b, /*aligned=*/false); // the threads of a warp come one by one
@@ -225,14 +229,12 @@ private:
   }
   /// Shared memory must be there until it has been read: behind all work, in its programs alone,
   /// for whom that costs no register.
-  void awaitLastReads(B &b, tile::StoreOp store) {
-    Operation *work = store;
-    for (Operation *op = store->getParentOp(); op != kernel.func; op = op->getParentOp())
+  Operation *outermostLoop(Operation *op) const {
+    Operation *outermost = op;
+    for (op = op->getParentOp(); op != kernel.func; op = op->getParentOp())
       if (isa<LoopLikeOpInterface>(op))
-        work = op;
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointAfter(work);
-    awaitReads(b, 0);
+        outermost = op;
+    return outermost;
   }
   void storeBoxes(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in, Kernel::Place place);
   /// Runs `body` in one thread of the warp, always the same.
@@ -364,7 +366,7 @@ void Sm90Emitter::prologue(B &b) {
                          pieceRows(viewOf(op.getView()), boxRows(ringOf(op.getRing()))));
     });
     kernel.func.walk([&](tile::StoreOp op) {
-      if (op.getRing())
+      if (op.getRing() && !op.getSum())
         kernel.tensorMap(viewOf(op.getView()), storedRows(op));
     });
     for (Value map : kernel.tensorMaps())

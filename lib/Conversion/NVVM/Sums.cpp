@@ -19,7 +19,9 @@ namespace flash::nvvm {
 
 using B = ImplicitLocOpBuilder;
 
-constexpr int64_t cellRows = 16, cellCols = 8, cellValues = 4; ///< of a product; of a lane
+// Of a product. In memory lanes follow one another, each with its values of a cell.
+constexpr int64_t cellRows = 16, cellCols = 8, cellValues = 4;
+constexpr int64_t cellBytes = cellRows * cellCols * sizeof(float);
 
 Value Fragments::sum(B &b, tile::SumOp op, Value value) {
   constexpr int64_t joined = 8; // threads: a row's are a multiple of it, but of a column
@@ -99,67 +101,139 @@ static void passTurn(B &b, Value place) {
             "@$2 red.release.gpu.global.add.u32 [$0], $1;", "l,r,b,~{memory}");
 }
 
-int64_t Fragments::inCell(int64_t value) const {
-  const int64_t together = kernel.sumsAtOnce;
-  return value / together * together * schedule::warpThreads + value % together;
+/// In one lane, always the same: groups of copies are a thread's own.
+static void inFirstLane(B &b, ValueRange operands, StringRef text, StringRef constraints) {
+  SmallVector<Value> all(operands);
+  all.push_back(arith::CmpIOp::create(b, arith::CmpIPredicate::eq, laneId(b), i32(b, 0)));
+  inlineAsm(b, LLVM::LLVMVoidType::get(b.getContext()), all,
+            ("@$" + Twine(operands.size()) + " " + text).str(),
+            (constraints + "b,~{memory}").str());
 }
 
-void Fragments::storeSum(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in) {
+void Fragments::addRows(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in) {
   constexpr int64_t side = Ldmatrix::side;
   tile::ViewOp view = viewOf(op.getView());
   ArrayRef<int64_t> shape = op.getValue().getType().getShape();
   const auto grid = kernel.gridOf(shape[0]);
-  const int64_t cells = shape[1] / grid.cols / cellCols, atOnce = kernel.sumsAtOnce;
-  Value turn = op.getTurns() ? kernel.element(b, op.getTurns(), in.getPlace()) : Value();
-  if (turn)
-    awaitTurn(b, turn, in.getTurn(), kernel.threads);
-  IrInt row = IrInt(b, in.getRow()) + IrInt(b, toIndex(b, firstRowOfWarp(b, kernel, shape[0]))),
-        col(b, toIndex(b, firstColumnOfWarp(b, kernel, shape[0])));
+  const int64_t slots = 2 * groupsOf(shape[0]), cells = shape[1] / grid.cols / cellCols;
+  Value lane = laneId(b), firstRow = firstRowOfWarp(b, kernel, shape[0]);
+  firstRow = arith::AddIOp::create(b, firstRow, arith::ShRUIOp::create(b, lane, i32(b, 2)));
+  Value col = arith::ShLIOp::create(b, arith::AndIOp::create(b, lane, i32(b, 3)), i32(b, 1));
+  col = arith::AddIOp::create(b, col, firstColumnOfWarp(b, kernel, shape[0]));
   if (in.getCol())
-    col = col + IrInt(b, in.getCol());
-  IrInt first = col * cellRows + IrInt(b, toIndex(b, laneId(b))) * atOnce;
-  std::string values = "$1", constraints = "l,f", type = ".f32";
-  for (int64_t i = 1; i < atOnce; ++i)
-    values += ", $" + std::to_string(i + 1), constraints += ",f";
-  if (atOnce > 1)
-    values = "{" + values + "}", type = ".v" + std::to_string(atOnce) + type;
-  for (int64_t group = 0; group < groupsOf(shape[0]); ++group) {
-    Value base = kernel.address(b, view, in.getBatch(), in.getHead(), (row + group * side).get(),
-                                first.get());
+    col = arith::AddIOp::create(b, col, toI32(b, in.getCol()));
+  IrInt row = IrInt(b, in.getRow()) + IrInt(b, toIndex(b, firstRow)),
+        length(b, kernel.length(b, view, in.getBatch()));
+  for (int64_t slot = 0; slot < slots; ++slot) {
+    IrInt at = row + (slot / 2 * side + slot % 2 * cellCols);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(scf::IfOp::create(b, lessThan(at, length).get()).thenBlock());
+    Value base = kernel.address(b, view, in.getBatch(), in.getHead(), at.get(), toIndex(b, col));
     for (int64_t cell = 0; cell < cells; ++cell) {
-      const int64_t at = (cell / 2 * grid.cols * side + cell % 2 * cellCols) * cellRows;
-      for (int64_t i = 0; i < cellValues; i += atOnce) {
-        SmallVector<Value> operands{base};
-        for (int64_t j = i; j < i + atOnce; ++j)
-          operands.push_back(LLVM::ExtractElementOp::create(
-              b, in.getValue(), i32(b, (group * cells + cell) * cellValues + j)));
-        inlineAsm(b, LLVM::LLVMVoidType::get(b.getContext()), operands,
-                  "red.relaxed.gpu.global.add" + type + " [$0+" +
-                      std::to_string((at + inCell(i)) * sizeof(float)) + "], " + values + ";",
-                  constraints + ",~{memory}");
+      const int64_t first = cell / 2 * grid.cols * side + cell % 2 * cellCols;
+      for (int64_t i = 0; i < 2; ++i) {
+        Value one = LLVM::ExtractElementOp::create(
+            b, in.getValue(), i32(b, (slot / 2 * cells + cell) * 4 + slot % 2 * 2 + i));
+        inlineAsm(b, LLVM::LLVMVoidType::get(b.getContext()), ValueRange{base, one},
+                  "red.relaxed.gpu.global.add.f32 [$0+" + std::to_string((first + i) * 4) +
+                      "], $1;",
+                  "l,f,~{memory}");
       }
     }
   }
+}
+
+void Fragments::addCells(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in) {
+  tile::ViewOp view = viewOf(op.getView());
+  ArrayRef<int64_t> shape = op.getValue().getType().getShape();
+  const auto grid = kernel.gridOf(shape[0]);
+  const int64_t cells = shape[1] / grid.cols / cellCols;
+  // Anew, or where this thread's cells lie would be kept over loops.
+  Value thread = freshThreadId(b), firstRow = firstRowOfWarp(b, kernel, shape[0], thread);
+  Value lane = arith::AndIOp::create(b, thread, i32(b, schedule::warpThreads - 1));
+  IrInt row = IrInt(b, in.getRow()) + IrInt(b, toIndex(b, firstRow)),
+        col(b, toIndex(b, firstColumnOfWarp(b, kernel, shape[0], thread)));
+  if (in.getCol())
+    col = col + IrInt(b, in.getCol());
+  auto placeOf = [&](int64_t group, IrInt within) {
+    return kernel.address(b, view, in.getBatch(), in.getHead(), (row + group * cellRows).get(),
+                          (col * cellRows + within).get());
+  };
+  // A warp's cells lie in a slot as they do in memory, group by group.
+  const int64_t groupBytes = cells * cellBytes;
+  Value slot, mine;
+  if (op.getRing()) {
+    tile::RingOp ring = ringOf(op.getRing());
+    slot = arith::MulIOp::create(b, toI32(b, in.getIt()), i32(b, slotBytes(ring.getType())));
+    slot = arith::AddIOp::create(
+        b, slot, arith::MulIOp::create(b, firstRow, i32(b, groupBytes / cellRows)));
+    slot = LLVM::PtrToIntOp::create(
+        b, b.getI32Type(),
+        kernel.shared(b, arith::AddIOp::create(b, slot, i32(b, *ring.getOffset()))));
+    mine = arith::AddIOp::create(
+        b, slot, arith::MulIOp::create(b, lane, i32(b, cellBytes / schedule::warpThreads)));
+    // What was staged before must have been read.
+    inFirstLane(b, {}, "cp.async.bulk.wait_group.read 0;", "");
+    NVVM::SyncWarpOp::create(b, i32(b, -1));
+  }
+  for (int64_t group = 0; group < groupsOf(shape[0]); ++group) {
+    Value base = slot ? mine : placeOf(group, IrInt(b, toIndex(b, lane)) * cellValues);
+    for (int64_t cell = 0; cell < cells; ++cell) {
+      SmallVector<Value> operands{base};
+      for (int64_t i = 0; i < cellValues; ++i)
+        operands.push_back(LLVM::ExtractElementOp::create(
+            b, in.getValue(), i32(b, (group * cells + cell) * cellValues + i)));
+      const int64_t number = cell / 2 * grid.cols * 2 + cell % 2,
+                    at = number * cellBytes + (slot ? group * groupBytes : 0);
+      inlineAsm(b, LLVM::LLVMVoidType::get(b.getContext()), operands,
+                (slot ? "st.shared.v4.f32 [$0+" : "red.relaxed.gpu.global.add.v4.f32 [$0+") +
+                    std::to_string(at) + "], {$1, $2, $3, $4};",
+                slot ? "r,f,f,f,f,~{memory}" : "l,f,f,f,f,~{memory}");
+    }
+  }
+  if (!slot)
+    return;
+  // Written through the generic proxy, read by the copy engine (PTX ISA, "Async proxy").
+  NVVM::FenceProxyOp::create(
+      b, NVVM::ProxyKind::async_shared,
+      NVVM::SharedSpaceAttr::get(b.getContext(), NVVM::SharedSpace::shared_cta));
+  NVVM::SyncWarpOp::create(b, i32(b, -1));
+  for (int64_t group = 0; group < groupsOf(shape[0]); ++group)
+    inFirstLane(b, {placeOf(group, constant(row, 0)), slot},
+                "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [$0], [$1+" +
+                    std::to_string(group * groupBytes) + "], " + std::to_string(groupBytes) + ";",
+                "l,r,");
+  inFirstLane(b, {}, "cp.async.bulk.commit_group;", "");
+}
+
+void Fragments::storeSum(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in) {
+  Value turn = op.getTurns() ? kernel.element(b, op.getTurns(), in.getPlace()) : Value();
+  if (turn)
+    awaitTurn(b, turn, in.getTurn(), kernel.threads);
+  if (viewOf(op.getView()).getCells())
+    addCells(b, op, in);
+  else
+    addRows(b, op, in);
   if (turn)
     passTurn(b, turn);
 }
 
 Value Fragments::loadSum(B &b, tile::LoadOp op, tile::LoadOp::Adaptor in) {
-  const int64_t pair = std::min<int64_t>(kernel.sumsAtOnce, 2); // what a lane has of a row
+  constexpr int64_t pair = 2; // what a lane has of a row
   auto [dealtRow, dealtCol] = dealt(b, op.getResult().getType());
   IrInt row = IrInt(b, in.getRow()) + IrInt(b, dealtRow), col(b, dealtCol);
-  IrInt inRows = remainder(row, cellRows), lane = remainder(inRows, cellRows / 2) * 4 +
-                                                  floorDiv(remainder(col, cellCols), 2);
-  IrInt first = floorDiv(col, cellCols) * (cellCols * cellRows) + lane * kernel.sumsAtOnce +
-                floorDiv(inRows, cellRows / 2) * inCell(2);
+  IrInt inRows = remainder(row, cellRows),
+        lane = remainder(inRows, cellRows / 2) * 4 + floorDiv(remainder(col, cellCols), pair);
+  IrInt first = floorDiv(col, cellCols) * (cellCols * cellRows) + lane * cellValues +
+                floorDiv(inRows, cellRows / 2) * pair;
   Value base = kernel.address(b, viewOf(op.getView()), in.getBatch(), in.getHead(),
                               (row - inRows).get(), first.get());
   Type f32 = b.getF32Type();
   Value all = LLVM::PoisonOp::create(b, typeOf(op.getResult().getType().getShape(), f32));
   for (int64_t i = 0; i < schedule::combineColumns; i += pair) {
-    const int64_t at = i / 2 * kernel.sumsAtOnce + inCell(i % 2);
-    Value place = LLVM::GEPOp::create(b, base.getType(), f32, base,
-                                      ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(at)});
+    Value place =
+        LLVM::GEPOp::create(b, base.getType(), f32, base,
+                            ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(i / pair * cellValues)});
     Value some = LLVM::LoadOp::create(b, VectorType::get({pair}, f32), place,
                                       /*alignment=*/pair * sizeof(float));
     for (int64_t j = 0; j < pair; ++j)

@@ -13,7 +13,8 @@ static bool isWide(Type element) {
 
 std::string TileEmitter::whyNotBuilt(Operation *op) const {
   if (auto ring = dyn_cast<tile::RingOp>(op)) {
-    if (isWide(ring.getType().getElementType()) && ring.getType().getShape()[1] != 1)
+    if (isWide(ring.getType().getElementType()) && ring.getType().getShape()[1] != 1 &&
+        !ring.isStaging())
       return "a ring of other than 16-bit elements";
   } else if (isa<tile::LoadOp, tile::SumOp>(op)) {
     if (!kernel.columns)
@@ -25,8 +26,11 @@ std::string TileEmitter::whyNotBuilt(Operation *op) const {
       return "summing other than multiples of " + std::to_string(joined) + " columns";
   } else if (auto store = dyn_cast<tile::StoreOp>(op)) {
     tile::FragType type = store.getValue().getType();
-    if (store.getSum() && !viewOf(store.getView()).getCells())
-      return "adding to rows that do not lie in cells";
+    const bool inCells = store.getSum() && viewOf(store.getView()).getCells();
+    if (inCells && !kernel.addsFours())
+      return "adding four values of a cell at once";
+    if (store.getRing() && (inCells ? store.getTurns() != nullptr : isWide(type.getElementType())))
+      return "staging f32 but sums in cells that take no turns";
     if (!kernel.columns && type.getShape()[1] > 1 && !type.getElementType().isF32() &&
         type.getShape()[1] % schedule::storedColumns)
       return "storing 16-bit elements in other than multiples of " +

@@ -183,7 +183,7 @@ void addPatterns(RewritePatternSet &patterns, const TypeConverter &types, Machin
     return {m.fragments.load(b, op, in)};
   });
   add(+[](Machine &m, B &b, tile::StoreOp op, tile::StoreOp::Adaptor in) -> Values {
-    if (op.getRing())
+    if (op.getRing() && !op.getSum())
       m.emitter.storeStaged(b, op, in);
     else
       m.fragments.store(b, op, in);

@@ -154,8 +154,11 @@ SmallVector<Value> BackwardBuilder::buildBlock(Value kt, Value vt, Value bi, Val
     return math::Exp2Op::create(b, arith::SubFOp::create(b, mulf(x[0], toLog2), x[1]));
   });
   tile::ReleaseOp::create(b, lr, it);
-  // Beside what dS takes.
-  Value dvf = product(k.cast(p, element), false, dot, false, N, Dv, carried[1]);
+  auto multiplyDv = [&] {
+    return product(k.cast(p, element), false, dot, false, N, Dv, carried[1]);
+  };
+  const bool early = plan.getFlag("early_dv").value_or(false);
+  Value dvf = early ? multiplyDv() : Value();
   Value et = k.wait(er, it), dp = await(dpf), delta = read(et);
   SmallVector<Value> inputs{p, dp, delta};
   if (scores->softcap) // c tanh(x) has the slope 1 - tanh(x)^2
@@ -170,34 +173,44 @@ SmallVector<Value> BackwardBuilder::buildBlock(Value kt, Value vt, Value bi, Val
     return mulf(ds, slope);
   });
   tile::ReleaseOp::create(b, er, it);
-  // Not before dS: P would be kept in both widths.
-  p = k.cast(p, element);
-  if (shares) {
-    ds = k.cast(ds, element);
+  if (shares)
+    p = k.cast(p, element);
+  else if (!early)
+    dvf = multiplyDv();
+  ds = k.cast(ds, element);
+  if (shares)
     tile::WriteOp::create(b, p, pr, it, Value());
-    tile::WriteOp::create(b, ds, dsr, it, Value());
-    p = k.wait(pr, it);
-  }
-  Value dvf = product(p, false, dot, false, N, Dv, carried[1]);
+  tile::WriteOp::create(b, ds, dsr, it, Value());
   if (shares) {
+    dvf = product(k.wait(pr, it), false, dot, false, N, Dv, carried[1]);
     ds = k.wait(dsr, it);
-  } else {
-    ds = k.cast(ds, element);
-    tile::WriteOp::create(b, ds, dsr, it, Value());
   }
-  Value dqf = product(shares ? ds : k.wait(dsr, it), true, kt, false, M, D);
-  Value dkf = product(ds, false, qt, false, N, D, carried[0]);
+  // Where products run beside other work dQ goes first, and its sum leaves beside dK.
+  const bool beside = plan.getInt("consumers").has_value();
+  Value dqf, dkf, dk;
+  auto multiplyDk = [&] { dkf = product(ds, false, qt, false, N, D, carried[0]); };
+  auto awaitDk = [&] {
+    dk = await(dkf);
+    tile::ReleaseOp::create(b, qr, it);
+  };
+  if (!beside)
+    multiplyDk();
+  dqf = product(shares ? ds : k.wait(dsr, it), true, kt, false, M, D);
+  if (beside)
+    multiplyDk();
   Value dv = await(dvf);
   if (shares)
     tile::ReleaseOp::create(b, pr, it);
   tile::ReleaseOp::create(b, dor, it);
+  if (!beside)
+    awaitDk();
   Value dq = await(dqf);
   tile::ReleaseOp::create(b, dsr, it);
   Value place = turns ? placeOf(q, bi, h, j) : Value(), turn = turns ? turnOf(row, n) : Value();
   tile::StoreOp::create(b, dq, sumv, bi, h, row, /*col=*/Value(), /*ring=*/Value(), /*it=*/Value(),
                         turns, place, turn, /*sum=*/b.getUnitAttr());
-  Value dk = await(dkf); // the sum goes out beside it
-  tile::ReleaseOp::create(b, qr, it);
+  if (beside)
+    awaitDk();
   return {dk, dv};
 }
 

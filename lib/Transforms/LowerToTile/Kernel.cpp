@@ -1,5 +1,6 @@
 //===- Kernel.cpp - a kernel under construction ---------------------------===//
 #include "Kernel.h"
+#include "../KernelRuns.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include <cmath>
@@ -41,7 +42,7 @@ Kernel::Kernel(func::FuncOp anchor, StringRef name, Operation *source, PlanAttr 
   if (Attribute target = source->getAttr("target"))
     func->setAttr("flash.target", target);
   func->setAttr("flash.plan", plan);
-  func->setAttr("flash.op", b.getStringAttr(source->getName().stripDialect()));
+  func->setAttr(sourceName, b.getStringAttr(source->getName().stripDialect()));
   b.setInsertionPointToStart(func.addEntryBlock());
 }
 

@@ -1,4 +1,5 @@
 //===- LowerToTile.cpp - flash-lower-to-tile: one kernel a flash op -------===//
+#include "../KernelRuns.h"
 #include "Kernel.h"
 #include "flash/Passes.h"
 #include "flash/Planning.h"
@@ -81,7 +82,7 @@ struct LowerToTile : flash::impl::FlashLowerToTileBase<LowerToTile> {
         return failure();
       if (*part.suffix)
         kernel->func->setAttr(
-            "flash.op", kernel->b.getStringAttr(std::string("attention_backward") + part.suffix));
+            sourceName, kernel->b.getStringAttr(std::string("attention_backward") + part.suffix));
       part.build(*kernel, op);
     }
     func.erase();
@@ -117,7 +118,7 @@ struct LowerToTile : flash::impl::FlashLowerToTileBase<LowerToTile> {
       if (op.getSchedule()) {
         Builder builder(op.getContext());
         Kernel prepare(func, name + "_prepare", op, filled({}, "tile", pairOf(builder, 1, 1)));
-        prepare.func->setAttr("flash.op", builder.getStringAttr("prepare"));
+        prepare.func->setAttr(sourceName, builder.getStringAttr("prepare"));
         if (op.getTarget() && schedule::machineOf(op.getTarget()->target()).kernelsOverlap)
           kernel->func->setAttr("flash.follows", builder.getUnitAttr());
         buildPrepare(prepare, op);

@@ -24,17 +24,36 @@
 // CHECK: nvvm.fence.proxy {kind = #nvvm.proxy_kind<async.shared>, space = #nvvm.shared_space<cta>}
 // CHECK-NEXT: nvvm.bar.warp.sync
 // CHECK: mbarrier.arrive.shared::cta.b64
-// CHECK: }, db, 1, 1, 1, 1;
 // CHECK: nvvm.mbarrier.try_wait.parity
 // CHECK: da, db, 1, 1, 1, 1, 1;
+// CHECK: }, db, 1, 1, 1, 1;
 // CHECK: "wgmma.wait_group.sync.aligned 2;"
 // CHECK: "wgmma.wait_group.sync.aligned 1;"
+// CHECK: "red.relaxed.gpu.global.add.v4.f32 [$0+0], {$1, $2, $3, $4};"
+// CHECK: "red.relaxed.gpu.global.add.v4.f32 [$0+512], {$1, $2, $3, $4};"
 // CHECK: "wgmma.wait_group.sync.aligned 0;"
-// CHECK: red.relaxed.gpu.global.add
+
+// The same with the sum of dQ by the copy engine: a warp's cells in a row, behind what it read of the sum before.
+// CHECK-LABEL: llvm.func @staged(
+// CHECK: da, db, 1, 1, 1, 1, 1;
+// CHECK: "@$0 cp.async.bulk.wait_group.read 0;"
+// CHECK-NEXT: nvvm.bar.warp.sync
+// CHECK: "st.shared.v4.f32 [$0+0], {$1, $2, $3, $4};"
+// CHECK: "st.shared.v4.f32 [$0+3584], {$1, $2, $3, $4};"
+// CHECK: nvvm.fence.proxy {kind = #nvvm.proxy_kind<async.shared>, space = #nvvm.shared_space<cta>}
+// CHECK-NEXT: nvvm.bar.warp.sync
+// CHECK: "@$2 cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [$0], [$1+0], 4096;"
+// CHECK: "@$0 cp.async.bulk.commit_group;"
 
 // WHOLE: error: a product of a transposed tile by several warpgroups is not built for sm_90a
 func.func @gradients(%q: !t, %k: !t, %v: !t, %o: !t, %lse: !l, %do: !t, %dq: !t, %dk: !t, %dv: !t, %scale: f32) {
   flash.attention_backward %q, %k, %v, %o, %lse, %do scale %scale outs(%dq, %dk, %dv : !t, !t, !t) by #flash.mask<causal>
-      {target = #flash.target<"sm_90a">, plan = #flash.plan<consumers = 2>} : !t, !t, !t, !t, !l, !t
+      {target = #flash.target<"sm_90a">, plan = #flash.plan<consumers = 2, overlap = false, early_dv = false, staged_columns = 0>} : !t, !t, !t, !t, !l, !t
+  return
+}
+
+func.func @staged(%q: !t, %k: !t, %v: !t, %o: !t, %lse: !l, %do: !t, %dq: !t, %dk: !t, %dv: !t, %scale: f32) {
+  flash.attention_backward %q, %k, %v, %o, %lse, %do scale %scale outs(%dq, %dk, %dv : !t, !t, !t) by #flash.mask<causal>
+      {target = #flash.target<"sm_90a">, plan = #flash.plan<consumers = 2, staged_columns = 64>} : !t, !t, !t, !t, !l, !t
   return
 }
