@@ -54,7 +54,6 @@ MEANS = [
 MEANS += [("bwd", name, wanted, 1.00, 1.05) for suite, name, wanted, *_ in MEANS if suite == "fwd"]
 # A speed that must not be lost: what it is, whose time over whose it is, the geometric mean it must reach
 KEEPS = [("f16 over bf16", "bf16", "ours", 0.97), ("deterministic over not", "ours", "determ.", 0.85)]
-BACKWARD_WORK = 2.5  # of the forward's: five products for two
 
 
 def problems(suites, only="", quick=False, target="sm_90a"):
@@ -206,7 +205,7 @@ def compare(p, own, peers, flush, target):
     """The row of a problem: milliseconds of each column, the distance to another's result, and the ratio to the bar."""
     element = own["ours"]["element"]
     work = _timing.flops(p["b"], p["hq"], p["sq"], p["sk"], p["d"], p.get("dv", p["d"]), p["causal"], p.get("left", -1))
-    row = dict({key: p[key] for key in p if not key.endswith("_ms")}, name=name_of(p), element=element, flops=work * (BACKWARD_WORK if is_backward(p) else 1))
+    row = dict({key: p[key] for key in p if not key.endswith("_ms")}, name=name_of(p), element=element, flops=work * (_timing.BACKWARD_WORK if is_backward(p) else 1))
     arrays = {e: inputs(p, e) for e in {how["element"] for how in own.values()}}
     calls, notes, mine = {}, {}, None
     for name in (*own, *peers):

@@ -395,7 +395,7 @@ Or<Request> flash::readRequest(const std::string &text) {
   if (!overrides.transfer)
     overrides.transfer = transfer;
   std::string leftOut;
-  if (!hand && !p.backward) {
+  if (!hand) {
     auto found = recordIn(files, p, gpu);
     if (auto *failure = std::get_if<Failure>(&found))
       return *failure;

@@ -88,6 +88,7 @@ static Record recordFrom(Reader &reader, const std::string &gpu) {
   const int64_t d = reader.integer("head_size", 1), dv = reader.integer("head_size_v", 1);
   r.head = headTileOf(r.target, d, dv);
   r.softcap = reader.flag("softcap");
+  r.backward = reader.flag("backward");
   reader.name("mask", r.mask, parseMask);
   if (r.mask == MaskKind::local) {
     r.left = reader.integer("left", -1);
@@ -151,7 +152,7 @@ const Record *recordOf(const Problem &problem, std::string_view gpu,
   for (const Record &r : records) {
     if (r.target != problem.target || elementBytes(r.element) != elementBytes(problem.element) ||
         r.head.d != head.d || r.head.dv != head.dv || r.softcap != problem.softcap ||
-        r.mask != mask.kind ||
+        r.backward != problem.backward || r.mask != mask.kind ||
         (r.mask == MaskKind::local && !(alike(r.left, mask.left) && alike(r.right, mask.right))) ||
         lengthBucket(r.lenQ) != lengthBucket(problem.lenQ) ||
         lengthBucket(r.lenK) != lengthBucket(problem.lenK) || (!gpu.empty() && r.gpu != gpu))

@@ -34,7 +34,7 @@ def file_name(gpu):
     return "-".join("".join(c if c.isalnum() else " " for c in gpu.lower()).split()) + ".json"
 
 
-_KEY = ("target", "element", "head_size", "head_size_v", "softcap", "mask", "left", "right", "queries", "keys")
+_KEY = ("target", "element", "backward", "head_size", "head_size_v", "softcap", "mask", "left", "right", "queries", "keys")
 
 
 def key(record):

@@ -3,6 +3,7 @@
     python3 -m flash_mlir.tune                                        head sizes 64, 128 and 256, dense and causal
     python3 -m flash_mlir.tune --heads 128 --lengths 4096 --masks causal,256
     python3 -m flash_mlir.tune --seconds 240 --log tune.jsonl         stops in time
+    python3 -m flash_mlir.tune --backward                             plans of gradients
 
 For every combination of --heads, --masks, --lengths and --elements (batch x length = --tokens, heads x head size = --width), starts
 from the plan in use, what won before and seeds, and walks: all plans that differ in one axis of AXES are compiled by a pool of
@@ -46,6 +47,18 @@ AXES = {
 }
 # Of them, what kernels without roles have.
 SM80_AXES = ("tile", "stages", "overlap", "defer_max", "q_in_regs", "warps", "registers")
+# Of gradients. Consumers follow a tile's keys; of staged columns each tile takes 0 and one more. A record serves sums in any order and
+# in one.
+BACKWARD_AXES = {
+    "tile": list(itertools.product((32, 64, 128), (32, 64, 128, 192))),
+    "stages": [1, 2, 3],
+    "consumers": [1, 2, 3],
+    "overlap": [False, True],
+    "early_dv": [False, True],
+    "staged_columns": [0, 32, 64, 128],
+    "warps": [4, 8],
+}
+KEYS_A_CONSUMER = 64
 # Several fields at once, by head size: what was fast on Hopper, each tried with and without a deferred maximum. Single steps from the
 # plan in use need not lead there.
 SEEDS = {
@@ -94,18 +107,23 @@ PATIENCE = 30  # seconds for a check, after which a plan counts as hanging
 # ---- problems and plans ---------------------------------------------------------------------------------------------------------
 
 
-def problems(heads, masks, lengths, tokens, width, elements, target="sm_90a"):
+def problems(heads, masks, lengths, tokens, width, elements, target="sm_90a", backward=False):
     """The problems, those that share kernels one after the other; of each, all elements."""
     for size, mask, length, element in itertools.product(heads, masks, lengths, elements):
         d, _, dv = size.partition("x")
         left = int(mask) if mask.isdigit() else -1
         if left < length:
-            yield dict(b=max(tokens // length, 1), h=max(width // int(d), 1), s=length, d=int(d), dv=int(dv or d), element=element, causal=mask != "dense", left=left, target=target)
+            yield dict(b=max(tokens // length, 1), h=max(width // int(d), 1), s=length, d=int(d), dv=int(dv or d), element=element, causal=mask != "dense", left=left, target=target,
+                       **({"backward": True} if backward else {}))
+
+
+def is_backward(p):
+    return p.get("backward", False)
 
 
 def name_of(p):
     mask = f"window {p['left']}" if p["left"] >= 0 else "causal" if p["causal"] else "dense"
-    return f"d{p['d']}" + (f"x{p['dv']}" if p["dv"] != p["d"] else "") + f" {mask} {p['b']}x{p['s']} {p['element']}" + (f" {p['target']}" if p["target"] != "sm_90a" else "")
+    return ("gradients " if is_backward(p) else "") + f"d{p['d']}" + (f"x{p['dv']}" if p["dv"] != p["d"] else "") + f" {mask} {p['b']}x{p['s']} {p['element']}" + (f" {p['target']}" if p["target"] != "sm_90a" else "")
 
 
 def kernel_of(p, **other):
@@ -121,22 +139,27 @@ def options(p):
     return dict(causal=p["causal"], window=(p["left"], -1))
 
 
+def compiled(p, plan=None):
+    """The program of a problem under a plan."""
+    return _api.compile(*shapes(p), element=p["element"], plan=plan, target=p["target"], backward=is_backward(p), **options(p))
+
+
 def written(fields):
     """A plan as text; fields in the order of AXES, so that equal plans have equal texts."""
     def value(x):
         return f'"{x}"' if isinstance(x, str) else str(list(x) if isinstance(x, (list, tuple)) else x).lower()
 
-    return "#flash.plan<" + ", ".join(f"{field} = {value(fields[field])}" for field in AXES if field in fields) + ">"
+    return "#flash.plan<" + ", ".join(f"{field} = {value(fields[field])}" for field in AXES | BACKWARD_AXES if field in fields) + ">"
 
 
 def read(plan):
-    """The fields of a plan's text that AXES has."""
+    """The fields of a plan's text that AXES or BACKWARD_AXES has."""
     fields = {field: json.loads(value) for field, value in re.findall(r'(\w+) = (\[[^\]]*\]|"[^"]*"|[^,>]+)', plan)}
-    return {field: tuple(value) if isinstance(value, list) else value for field, value in fields.items() if field in AXES}
+    return {field: tuple(value) if isinstance(value, list) else value for field, value in fields.items() if field in AXES | BACKWARD_AXES}
 
 
 @functools.cache
-def axes(target="sm_90a"):
+def axes(target="sm_90a", backward=False):
     """AXES of a target, without the fields that this build's plans do not have."""
     def known(field, value):
         try:
@@ -145,14 +168,20 @@ def axes(target="sm_90a"):
             return f"no field '{field}'" not in str(e)
         return True
 
+    if backward:
+        wanted = [field for field in BACKWARD_AXES if (field != "warps" if target == "sm_90a" else field in ("tile", "stages", "warps"))]
+        return {field: BACKWARD_AXES[field] for field in wanted if known(field, BACKWARD_AXES[field][0])}
     wanted = SM80_AXES if target != "sm_90a" else [field for field in AXES if field not in ("warps", "registers")]
     return {field: AXES[field] for field in wanted if known(field, AXES[field][0])}
 
 
 def in_use(p):
     """The fields of the plan that the planner picks, and what ptxas says of its kernel."""
+    program = compiled(p)
+    if is_backward(p):  # fields that its text leaves out have their defaults
+        fields = read(program.text("plan"))
+        return {field: fields[field] for field in axes(p["target"], True) if field in fields and field != "staged_columns"}, program.text("report")
     plan = _api.explain(*shapes(p), element=p["element"], target=p["target"], json=True, **options(p))
-    program = _api.compile(*shapes(p), element=p["element"], target=p["target"], **options(p))
     known = {"warps": 4 * plan["tile"]["consumers"], "registers": (plan["registers"]["consumer"],) * 2, **plan["tile"], **plan["output"], **plan["order"], "order": plan["order"]["name"], **read(program.text("plan")), "tile": (plan["tile"]["m"], plan["tile"]["n"])}
     return {field: known[field] for field in axes(p["target"]) if field in known}, program.text("report")
 
@@ -160,6 +189,8 @@ def in_use(p):
 def seeds(p, fields):
     """What the target's table of seeds has for a problem as whole plans, as far as this build knows their fields."""
     size = p["d"] if p["dv"] == p["d"] else (p["d"], p["dv"])
+    if is_backward(p):
+        return  # so few plans that single steps reach them
     if p["target"] == "sm_90a":
         some = [dict(seed, defer_max=defer) for seed in SEEDS.get(size, []) for defer in (True, False)]
     else:
@@ -174,7 +205,7 @@ def neighbours(fields, axes):
     for field, values in axes.items():
         for value in values:
             if fields.get(field) != value:
-                yield {**fields, field: value}
+                yield {**fields, field: value, **({"consumers": value[1] // KEYS_A_CONSUMER} if field == "tile" and "consumers" in axes else {})}
 
 
 def complaint(report, allowed_spill=0):
@@ -192,7 +223,7 @@ def spilled_bytes(report):
 def prepare(p, plan, allowed_spill):
     """Compiles a candidate into the disk cache; the sentence if it is out."""
     try:
-        program = _api.compile(*shapes(p), element=p["element"], plan=plan, target=p["target"], **options(p))
+        program = compiled(p, plan)
     except (ValueError, NotImplementedError, RuntimeError) as e:
         return str(e).splitlines()[0]
     return complaint(program.text("report"), allowed_spill)
@@ -215,35 +246,58 @@ class Bench:
         self.lse = torch.empty(p["b"], p["h"], p["s"], device="cuda", dtype=torch.float32)
         step = max(p["s"] // SAMPLED_ROWS, 1)
         self.rows = torch.arange(p["s"] - 1, -1, -step, device="cuda")  # the last row sees the most
+        self.results, self.base, self.allowed = [self.out], None, _timing.ALLOWED
+        if is_backward(p):
+            self.do, self.allowed = torch.randn_like(self.out), 2 * _timing.ALLOWED
+            _api.planned(self.q, self.k, self.v, self.out, **options(p)).run(self.q, self.k, self.v, self.out, self.lse)
+            self.results = [torch.empty_like(x) for x in (self.q, self.k, self.v)]
         self.want = self.in_float64()
-        self.base = None
+
+    def scores(self, q, k, i, j):
+        """Of queries i [., 1] and keys j, masked."""
+        s = q @ k.transpose(1, 2) * self.p["d"] ** -0.5
+        hidden = (j > i) | ((j < i - self.p["left"]) if self.p["left"] >= 0 else False)
+        return s.masked_fill(hidden, -math.inf) if self.p["causal"] else s
 
     def in_float64(self):
-        """The sampled rows of the first batch entry's first four heads."""
-        torch, p = self.torch, self.p
-        q, k, v = (x[0, :, :4].transpose(0, 1).double() for x in (self.q, self.k, self.v))
-        s = q[:, self.rows] @ k.transpose(1, 2) * p["d"] ** -0.5
-        if p["causal"]:
-            i, j = self.rows[:, None], torch.arange(p["s"], device="cuda")[None]
-            s = s.masked_fill((j > i) | ((j < i - p["left"]) if p["left"] >= 0 else False), -math.inf)
-        return torch.softmax(s, -1) @ v
+        """The sampled rows of the first batch entry's first four heads, of each result."""
+        torch, rows, every = self.torch, self.rows, self.torch.arange(self.p["s"], device="cuda")
+        q, k, v = map(self.first, (self.q, self.k, self.v))
+        p = torch.softmax(self.scores(q[:, rows], k, rows[:, None], every), -1)
+        if not is_backward(self.p):
+            return [p @ v]
+        do, o, scale = self.first(self.do), self.first(self.out), self.p["d"] ** -0.5
+        delta = (do * o).sum(-1, keepdim=True)
+        dq = p * (do[:, rows] @ v.transpose(1, 2) - delta[:, rows]) @ k * scale
+        p = (self.scores(q, k[:, rows], every[:, None], rows) - self.lse[0, :4, :, None].double()).exp()
+        ds = p * (do @ v[:, rows].transpose(1, 2) - delta)
+        return [dq, ds.transpose(1, 2) @ q * scale, p.transpose(1, 2) @ do]
+
+    @staticmethod
+    def first(x):
+        return x[0, :, :4].transpose(0, 1).double()
 
     def call(self, plan):
-        p = self.p
-        made = _api.planned(self.q, self.k, self.v, self.out, plan=plan, target=p["target"], **options(p))
-        return lambda: made.run(self.q, self.k, self.v, self.out, self.lse)
+        arrays, asked = (self.q, self.k, self.v), dict(plan=plan, target=self.p["target"], **options(self.p))
+        if is_backward(self.p):
+            made = _api.planned_backward(self.do, *arrays, self.out, self.lse, **asked)
+            return lambda: made.run(*arrays, self.do, self.out, self.lse, *self.results)
+        made = _api.planned(*arrays, self.out, **asked)
+        return lambda: made.run(*arrays, self.out, self.lse)
 
     def wrong(self, call):
         """The sentence for a result that is off; the first one right is what later ones are held to."""
-        self.out.fill_(math.nan)
+        for x in self.results:
+            x.fill_(math.nan)
         call()
-        apart = _timing.apart(self.out[0, self.rows, :4].transpose(0, 1), self.want)
-        if not apart < _timing.ALLOWED:
-            return f"{apart:.1e} from float64"
+        for of, wanted in (("float64", self.want), ("the plan in use", self.base)):
+            for got, want in zip(self.results, wanted or ()):
+                apart = _timing.apart(self.first(got)[:, self.rows] if of == "float64" else got, want)
+                if not apart < self.allowed:
+                    return f"{apart:.1e} from {of}"
         if self.base is None:
-            self.base = self.out.clone()
-        apart = _timing.apart(self.out, self.base)
-        return None if apart < _timing.ALLOWED else f"{apart:.1e} from the plan in use"
+            self.base = [x.clone() for x in self.results]
+        return None
 
     def times(self, calls, thorough):
         if thorough:
@@ -369,7 +423,7 @@ class Search:
         follows = p["element"] != self.leader
         others = self.winners.get(kernel_of(p, element=""), []) + ([in_use(dict(p, element=self.leader))[0]] if follows else [])
         starts = list({written(f): f for f in [default, *others, *(() if follows else seeds(p, default))]}.values())
-        searched = {field: values for field, values in axes(p["target"]).items() if field != "multicast" or max(p["d"], p["dv"]) >= MULTICAST_FROM}
+        searched = {field: values for field, values in axes(p["target"], is_backward(p)).items() if field != "multicast" or max(p["d"], p["dv"]) >= MULTICAST_FROM}
         best, tried = walk(starts, evaluate, searched, more=lambda: self.more() and not follows)
         plan = written(best)
         if plan == written(default):
@@ -385,7 +439,7 @@ class Search:
 
 
 def tflops(p, ms):
-    return _timing.flops(p["b"], p["h"], p["s"], p["s"], p["d"], p["dv"], p["causal"], p["left"]) / ms / 1e9
+    return (_timing.BACKWARD_WORK if is_backward(p) else 1) * _timing.flops(p["b"], p["h"], p["s"], p["s"], p["d"], p["dv"], p["causal"], p["left"]) / ms / 1e9
 
 
 def record(entry):
@@ -395,7 +449,7 @@ def record(entry):
         return None
     after, before = (tflops(p, entry[key]) for key in ("after_ms", "before_ms"))
     mask = dict(mask="local", left=p["left"], right=0) if p["left"] >= 0 else dict(mask="causal" if p["causal"] else "dense")
-    return dict(target=p["target"], element=p["element"], head_size=p["d"], head_size_v=p["dv"], **mask, queries=p["s"], keys=p["s"], plan=entry["winner"],
+    return dict(target=p["target"], element=p["element"], **({"backward": True} if is_backward(p) else {}), head_size=p["d"], head_size_v=p["dv"], **mask, queries=p["s"], keys=p["s"], plan=entry["winner"],
                 tflops=round(after, 1), why=f"{after:.0f} TFLOP/s at {p['b']} x {p['s']}, {before:.0f} before; the best of {entry['tried']} plans")
 
 
@@ -448,6 +502,7 @@ def arguments():
     ap.add_argument("--width", type=int, default=2048, help="heads times head size (default: %(default)s)")
     ap.add_argument("--elements", default="bf16,f16", help="the first is searched, of others only what won there is tried (default: %(default)s)")
     ap.add_argument("--target", default="sm_90a", help="sm_80: the kernels of older devices, on this one (default: %(default)s)")
+    ap.add_argument("--backward", action="store_true", help="plans of gradients")
     ap.add_argument("--seconds", type=float, default=math.inf, help="stop in time")
     ap.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes that compile")
     ap.add_argument("--log", type=pathlib.Path, default=cache_folder() / "tune.jsonl",
@@ -464,7 +519,7 @@ def main():
     gpu = torch.cuda.get_device_name()
     out = a.out or (_records.place() if _records.place().suffix == ".json" else _records.place() / _records.file_name(gpu))
     log = Log(a.log, build())
-    wanted = list(problems(a.heads.split(","), a.masks.split(","), [int(s) for s in a.lengths.split(",")], a.tokens, a.width, a.elements.split(","), a.target))
+    wanted = list(problems(a.heads.split(","), a.masks.split(","), [int(s) for s in a.lengths.split(",")], a.tokens, a.width, a.elements.split(","), a.target, a.backward))
     entries = [log.finished[name_of(p)] for p in wanted if name_of(p) in log.finished]
     left = [p for p in wanted if name_of(p) not in log.finished]
     print(f"{gpu}: {len(wanted)} problems, {len(entries)} of them in the log\n{HEADER}", flush=True)

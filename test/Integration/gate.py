@@ -124,7 +124,8 @@ def sm90_cases():
     yield 40, 72, "causal", "bf16", ()  # padded
     for records in sorted((Path(__file__).resolve().parents[2] / "python/flash_mlir/records").glob("*.json")):
         # Problems of several lengths or windows may have one kernel.
-        kernels = {(r["head_size"], r["head_size_v"], r["mask"], r["element"], (r["plan"][len("#flash.plan<") : -1],)) for r in json.loads(records.read_text())["records"]}
+        kernels = {(r["head_size"], r["head_size_v"], r["mask"], r["element"], (r["plan"][len("#flash.plan<") : -1], *(["backward"] if r.get("backward") else [])))
+                   for r in json.loads(records.read_text())["records"]}
         yield from sorted(kernels)
 
 
@@ -133,11 +134,12 @@ def name_of(case):
     return " ".join([f"{d}x{dv}", mask, element, *options, target])
 
 
-def backward_text(d, dv, mask, element, target, ordered=False):
+def backward_text(d, dv, mask, element, options, target):
     """The gradients' op over memrefs of any strides, as a module."""
     t, u = (f"memref<?x?x?x{cols}x{element}, strided<[?, ?, ?, 1], offset: ?>>" for cols in (d, dv))
     lse = "memref<?x?x?xf32, strided<[?, ?, ?], offset: ?>>"
-    plan = ", plan = #flash.plan<consumers = 2>" if target == "sm_90a" else ", plan = #flash.plan<ordered = true>" if ordered else ""
+    fields = [o for o in options if "=" in o] or (["consumers = 2"] if target == "sm_90a" else []) + (["ordered = true"] if "ordered" in options else [])
+    plan = f", plan = #flash.plan<{', '.join(fields)}>" if fields else ""
     return f"""func.func @attention(%q: {t}, %k: {t}, %v: {u}, %o: {u}, %lse: {lse}, %do: {u}, %dq: {t}, %dk: {t}, %dv: {u}, %scale: f32) {{
   flash.attention_backward %q, %k, %v, %o, %lse, %do scale %scale outs(%dq, %dk, %dv : {t}, {t}, {u}) by #flash.mask<{MASKS[mask]}>
       {{target = #flash.target<"{target}">{plan}}} : {t}, {t}, {u}, {u}, {lse}, {u}
@@ -149,7 +151,7 @@ def backward_text(d, dv, mask, element, target, ordered=False):
 def op_text(d, dv, mask, element, options, target):
     """The attention op over memrefs of any strides, as a module."""
     if "backward" in options:
-        return backward_text(d, dv, mask, element, target, "ordered" in options)
+        return backward_text(d, dv, mask, element, options, target)
     softcap, sink = "softcap" in options, "sink" in options
     fields = {"gather": 'transfer = "gather"', "schedule": 'order = "varlen_dynamic"'}
     plan = ", ".join(fields.get(o, o) for o in options if o in fields or "=" in o)

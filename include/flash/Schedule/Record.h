@@ -8,8 +8,8 @@
 //      "queries": 4096, "keys": 4096, "plan": "#flash.plan<tile = [128, 176]>",
 //      "why": "690 TFLOP/s, the default 655"}]}
 //
-// "mask" is "dense", "causal" or "local" (then with "left" and "right"); "softcap" is false where
-// it is left out. Other fields are for people.
+// "mask" is "dense", "causal" or "local" (then with "left" and "right"); "softcap" and "backward"
+// (a plan of gradients) are false where they are left out. Other fields are for people.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,7 +26,7 @@ struct Record {
   Target target = Target::sm90;
   ElementType element = ElementType::bf16;
   HeadTile head = {0, 0}; ///< padded head sizes
-  bool softcap = false;
+  bool softcap = false, backward = false;
   MaskKind mask = MaskKind::dense;
   int64_t left = -1, right = -1; ///< of a local mask; -1: unbounded
   int64_t lenQ = 0, lenK = 0;
