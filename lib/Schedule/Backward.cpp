@@ -111,7 +111,7 @@ static std::optional<std::string> whyNotOnSm80(const Plan &plan, const Problem &
            std::to_string(plan.tileM) + " and " + std::to_string(plan.tileN);
   const int64_t warps = warpsOf(plan), narrow = min(plan.headTile, plan.headTileV);
   if (!isOneOf(warps, {4, 8}) || !dividesAmong(warps, plan.tileN, min(plan.tileM, narrow)) ||
-      !dividesAmong(warps, plan.tileM, plan.headTile))
+      !dividesAmong(warps, plan.tileM, plan.headTile / partsOfDq(plan.headTile, warps)))
     return "expected 4 or 8 warps that divide tiles by 16 rows and columns, there are " +
            std::to_string(warps) + " for " + std::to_string(plan.tileM) + " queries and " +
            std::to_string(plan.tileN) + " keys; set warps or the tile";
@@ -284,6 +284,11 @@ WorkShape<int64_t> backwardShapeOf(const Plan &plan, const Problem &problem) {
   return {ceilDiv(problem.lenK, plan.tileN), problem.kvHeads, problem.batch, 1, section};
 }
 
+int64_t partsOfDq(int64_t headTile, int64_t warps) {
+  const int64_t widest = 192, ofAWarp = 16;
+  return headTile > widest ? max(headTile / (warps * ofAWarp), 1) : 1;
+}
+
 int64_t sideRows(int64_t tileM, int64_t columns) {
   const int64_t threads = 256; // of a block, each with combineColumns
   int64_t rows = tileM;
@@ -312,8 +317,10 @@ std::vector<Part> backwardParts(const Plan &plan, const Problem &problem) {
   std::vector<Part> parts = {{"dq_sum", of(sum), /*headsFirst=*/true},
                              {"lse_log2", of(statistic)},
                              {"delta", of(statistic)}};
-  if (plan.ordered) // one of each consumer
-    parts.push_back({"turns", {tiles * problem.heads * (plan.roles ? plan.consumers : 1)}});
+  if (plan.ordered) // one of each consumer, or part
+    parts.push_back({"turns",
+                     {tiles * problem.heads *
+                      (plan.roles ? plan.consumers : partsOfDq(plan.headTile, warpsOf(plan)))}});
   return parts;
 }
 

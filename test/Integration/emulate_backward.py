@@ -44,6 +44,7 @@ CASES += [
     ((192, 128), 70, 100, 2, 1, dict(element="f16", softcap=5.0)),
     ((64, 256), 70, 100, 1, 1, dict(causal=True)),
     ((248, 136), (20, 0, 65), (70, 3, 40), 2, 1, dict(causal=True, deterministic=True)),
+    ((256, 256), 40, 70, 2, 2, dict(target="sm_86", deterministic=True)),
     ((104, 96), 70, 100, 1, 1, dict(target="sm_86", sink=(0.3,), chunk=32, window=(20, 0), sink_tokens=4)),
 ]
 
@@ -90,7 +91,9 @@ def run(heads, sq, sk, hq, hkv, element="bf16", target="sm_80", sink=None, softc
     arrays |= dict(dq_sum=np.full((hq, tiles_q * tile_m, width), np.nan, np.float32).transpose(1, 0, 2))
     arrays |= {name: np.full((hq, tiles_q * tile_m), np.nan, np.float32) for name in ("lse_log2", "delta")}
     arrays = {name: x.reshape(shape(x)) for name, x in arrays.items()}
-    arrays |= dict(turns=np.full(tiles_q * hq, -1, np.int32), cu_seqlens_q=starts[0], cu_seqlens_k=starts[1])
+    threads = next(kernel["threads"] for kernel in kernels if kernel["op"] == "attention_backward")
+    parts = width // (threads // 2) if width > 192 else 1  # of dQ, which take turns each
+    arrays |= dict(turns=np.full(tiles_q * hq * parts, -1, np.int32), cu_seqlens_q=starts[0], cu_seqlens_k=starts[1])
     arrays |= dict(sink=np.array(sink or (), np.float32), dsink=np.full(hq, np.nan, np.float32))
     memory = ptx.Memory()
     places = {name: memory.add(array if array.flags.c_contiguous else array.base) for name, array in arrays.items()}

@@ -107,7 +107,7 @@ func.func @packed(%q: memref<?x4x16xbf16>, %k: memref<?x2x16xbf16>, %lse: memref
   return
 }
 
-// Warps that share keys have parts of P and dS: products take them from shared memory.
+// Warps that share keys have parts of P and dS: products take them from shared memory. A wide dQ goes in two parts.
 // CHECK-LABEL: func @shared(
 // CHECK: flash_tile.ring "p" : <1x64x32xbf16>
 // CHECK: %[[P:.*]] = flash_tile.cast
@@ -118,8 +118,12 @@ func.func @packed(%q: memref<?x4x16xbf16>, %k: memref<?x2x16xbf16>, %lse: memref
 // CHECK: flash_tile.mma %[[PT]], %{{.*}} acc
 // CHECK: %[[T:.*]] = flash_tile.wait %[[R]][%[[IT]]]
 // CHECK: flash_tile.mma %[[T]], %{{.*}} acc
-// CHECK: flash_tile.mma %[[T]] trans
+// CHECK: flash_tile.mma %[[T]] trans, %{{.*}} -> <32x128xf32>
 // CHECK: flash_tile.release %[[PR]][%[[IT]]]
+// CHECK: flash_tile.store sum
+// CHECK: %[[PART:.*]] = flash_tile.slice
+// CHECK: flash_tile.mma %[[T]] trans, %[[PART]] {{.*}} -> <32x128xf32>
+// CHECK: flash_tile.store sum
 // CHECK-LABEL: func @shared_finish
 func.func @shared(%q: memref<?x?x4x256xbf16>, %k: memref<?x?x2x256xbf16>, %lse: memref<?x4x?xf32>) {
   flash.attention_backward %q, %k, %k, %q, %lse, %q outs(%q, %k, %k : memref<?x?x4x256xbf16>, memref<?x?x2x256xbf16>, memref<?x?x2x256xbf16>)

@@ -143,6 +143,10 @@ std::variant<Plan, Refusal> planBackward(Plan plan, const Problem &problem,
 /// Its tiles at run time: those of keys, of KV heads. All sizes must be known.
 WorkShape<int64_t> backwardShapeOf(const Plan &plan, const Problem &problem);
 
+/// Parts of the columns of dQ that are multiplied and added one after the other, without roles: all
+/// of a wide one would fill the registers beside dK and dV.
+int64_t partsOfDq(int64_t headTile, int64_t warps);
+
 /// Rows that the kernels beside the main one take at once on a GPU, of a tile's.
 int64_t sideRows(int64_t tileM, int64_t columns);
 

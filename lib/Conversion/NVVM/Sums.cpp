@@ -116,10 +116,12 @@ void Fragments::addRows(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in) {
   ArrayRef<int64_t> shape = op.getValue().getType().getShape();
   const auto grid = kernel.gridOf(shape[0]);
   const int64_t slots = 2 * groupsOf(shape[0]), cells = shape[1] / grid.cols / cellCols;
-  Value lane = laneId(b), firstRow = firstRowOfWarp(b, kernel, shape[0]);
+  // Anew, or where this thread's cells lie would be kept over loops.
+  Value thread = freshThreadId(b), firstRow = firstRowOfWarp(b, kernel, shape[0], thread);
+  Value lane = arith::AndIOp::create(b, thread, i32(b, schedule::warpThreads - 1));
   firstRow = arith::AddIOp::create(b, firstRow, arith::ShRUIOp::create(b, lane, i32(b, 2)));
   Value col = arith::ShLIOp::create(b, arith::AndIOp::create(b, lane, i32(b, 3)), i32(b, 1));
-  col = arith::AddIOp::create(b, col, firstColumnOfWarp(b, kernel, shape[0]));
+  col = arith::AddIOp::create(b, col, firstColumnOfWarp(b, kernel, shape[0], thread));
   if (in.getCol())
     col = arith::AddIOp::create(b, col, toI32(b, in.getCol()));
   IrInt row = IrInt(b, in.getRow()) + IrInt(b, toIndex(b, firstRow)),
@@ -165,8 +167,8 @@ void Fragments::addCells(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in) {
   if (op.getRing()) {
     tile::RingOp ring = ringOf(op.getRing());
     slot = arith::MulIOp::create(b, toI32(b, in.getIt()), i32(b, slotBytes(ring.getType())));
-    slot = arith::AddIOp::create(
-        b, slot, arith::MulIOp::create(b, firstRow, i32(b, groupBytes / cellRows)));
+    slot = arith::AddIOp::create(b, slot,
+                                 arith::MulIOp::create(b, firstRow, i32(b, groupBytes / cellRows)));
     slot = LLVM::PtrToIntOp::create(
         b, b.getI32Type(),
         kernel.shared(b, arith::AddIOp::create(b, slot, i32(b, *ring.getOffset()))));

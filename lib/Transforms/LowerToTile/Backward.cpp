@@ -195,7 +195,17 @@ SmallVector<Value> BackwardBuilder::buildBlock(Value kt, Value vt, Value bi, Val
   };
   if (!beside)
     multiplyDk();
-  dqf = product(shares ? ds : k.wait(dsr, it), true, kt, false, M, D);
+  Value dst = shares ? ds : k.wait(dsr, it);
+  const int64_t parts = partsOfDq(), columns = D / parts;
+  auto firstColumn = [&](int64_t part) { return parts > 1 ? k.index(part * columns) : Value(); };
+  auto multiplyDq = [&](int64_t part) {
+    Value some = kt;
+    if (parts > 1)
+      some = tile::SliceOp::create(b, tile::TileType::get(b.getContext(), {N, columns}, element),
+                                   kt, firstColumn(part), /*row=*/Value());
+    return product(dst, true, some, false, M, columns);
+  };
+  dqf = multiplyDq(0);
   if (beside)
     multiplyDk();
   Value dv = await(dvf);
@@ -204,11 +214,15 @@ SmallVector<Value> BackwardBuilder::buildBlock(Value kt, Value vt, Value bi, Val
   tile::ReleaseOp::create(b, dor, it);
   if (!beside)
     awaitDk();
-  Value dq = await(dqf);
-  tile::ReleaseOp::create(b, dsr, it);
   Value place = turns ? placeOf(q, bi, h, j) : Value(), turn = turns ? turnOf(row, n) : Value();
-  tile::StoreOp::create(b, dq, sumv, bi, h, row, /*col=*/Value(), /*ring=*/Value(), /*it=*/Value(),
-                        turns, place, turn, /*sum=*/b.getUnitAttr());
+  for (int64_t part = 0; part < parts; ++part) {
+    Value dq = await(part ? multiplyDq(part) : dqf);
+    if (part + 1 == parts)
+      tile::ReleaseOp::create(b, dsr, it);
+    Value at = turns && parts > 1 ? add(mul(place, k.index(parts)), k.index(part)) : place;
+    tile::StoreOp::create(b, dq, sumv, bi, h, row, firstColumn(part), /*ring=*/Value(),
+                          /*it=*/Value(), turns, at, turn, /*sum=*/b.getUnitAttr());
+  }
   if (beside)
     awaitDk();
   return {dk, dv};

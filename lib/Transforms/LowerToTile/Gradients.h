@@ -65,6 +65,11 @@ protected:
     queries = {.cuSeqlens = k.table("cu_seqlens_q", op.getCuSeqlensQ()),
                .seqused = k.table("seqused_q", op.getSequsedQ())};
   }
+  /// Without roles; each has turns of its own.
+  int64_t partsOfDq() const {
+    const auto warps = plan.getInt("warps");
+    return warps ? schedule::partsOfDq(D, *warps) : 1;
+  }
   void askForTurns() {
     if (plan.getFlag("ordered").value_or(false))
       turns = k.table("turns", mlir::MemRefType::get({mlir::ShapedType::kDynamic}, b.getI32Type()));
