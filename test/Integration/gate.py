@@ -84,6 +84,7 @@ def cases():
                 for case in serving_cases(d, dv):
                     yield *case, target
                 yield d, dv, "causal", "f16", ("pages of 16", "softcap"), target
+                yield d, dv, "chunk", "bf16", ("pages of 16",), target
                 yield d, dv, "chunk", "bf16", ("pages of 256", "softcap"), target
                 yield d, dv, "dense", "bf16", ("pages of 1", "1 query", "softcap"), target
     for mask in ("dense", "causal"):
