@@ -48,7 +48,8 @@ static const char *forwardsOwn(const PlanOverrides &o, bool hasWarps) {
 /// memory, in panels of 64 columns. Two warps that share 16 keys have half of the columns of dK and
 /// dV each, and of P and dS, which meet in shared memory.
 static BackwardTile sm80Tile(Target target, int64_t headSize) {
-  const bool small = target != Target::sm80; // shared memory
+  const bool small =
+      machineOf(target).sharedBytesPerBlock < machineOf(Target::sm80).sharedBytesPerBlock;
   if (headSize <= 64)
     return {64, 128, 2, 1, 1, true, "dK and dV of 128 keys in the registers of 8 warps"};
   if (headSize <= 128)
@@ -151,8 +152,14 @@ static std::optional<std::string> whyNotOnSm90(const Plan &plan, const Problem &
   if (plan.overlap && plan.stages < 2)
     return "overlap holds the queries of two blocks, the plan has 1 stage; leave it out";
   if (plan.ordered)
-    return "sums in an order are not built for " + std::string(targetName(problem.target)) +
-           "; use " + std::string(targetName(Target::cpu));
+    return "consumers sum in any order; set warps instead, or leave ordered out";
+  // A thread has half of a row of products: dK, dV, P, dP, and capped scores.
+  const int64_t held =
+      (plan.headTile + plan.headTileV + (problem.softcap ? 3 : 2) * plan.tileM) / 2;
+  if (held > plan.consumerRegisters)
+    return "a consumer holds fragments of " + std::to_string(held) +
+           " registers a thread, it has " + std::to_string(plan.consumerRegisters) +
+           "; use a smaller tile or more registers";
   auto layout = layOut(backwardRings(plan, problem.element), machineOf(problem.target));
   if (auto *sentence = std::get_if<std::string>(&layout))
     return *sentence;
@@ -161,25 +168,25 @@ static std::optional<std::string> whyNotOnSm90(const Plan &plan, const Problem &
 
 static void chooseTile(Plan &plan, const Problem &problem, const PlanOverrides &overrides) {
   BackwardTile tile{cpuTile, cpuTile, 0, 1, 1, true, "a tile's operands stay in a core's caches"};
-  if (problem.target != Target::cpu && !machineOf(problem.target).roles)
+  if (problem.target != Target::cpu && !plan.roles)
     tile = sm80Tile(problem.target, max(plan.headTile, plan.headTileV));
   else if (problem.target != Target::cpu)
     tile = referenceTileBackward(problem.target, max(plan.headTile, plan.headTileV),
                                  plan.mask.kind == MaskKind::causal,
                                  plan.mask.kind == MaskKind::local, problem.softcap);
-  if (problem.target != Target::cpu && machineOf(problem.target).roles) // whole products of dQ
+  if (problem.target != Target::cpu && plan.roles) // whole products of dQ
     tile.tileM = max(tile.tileM / productRows, 1) * productRows;
   plan.tileM = overrides.tileM.value_or(tile.tileM);
   plan.tileN = overrides.tileN.value_or(tile.tileN);
   plan.stages = overrides.stages.value_or(max(tile.stagesQ, 1));
   int64_t consumers = max(tile.consumers, 1);
-  if (!machineOf(problem.target).roles && overrides.tileN) // 16 keys a warp
+  if (!plan.roles && overrides.tileN) // 16 keys a warp
     consumers = max(plan.tileN / productRows, 1);
   plan.consumers = overrides.consumers.value_or(consumers);
   plan.overlap = overrides.overlap.value_or(false);
   plan.earlyDv = overrides.earlyDv.value_or(false);
   plan.stagedColumns = overrides.stagedColumns.value_or(0);
-  if (machineOf(problem.target).roles) {
+  if (problem.target != Target::cpu && plan.roles) {
     plan.producerRegisters = overrides.producerRegisters.value_or(roleRegisters.producer);
     plan.consumerRegisters = overrides.consumerRegisters.value_or(roleRegisters.consumer);
   }
@@ -217,7 +224,7 @@ static void chooseOrder(Plan &plan, const Problem &problem, const PlanOverrides 
 
 static std::optional<std::string> whyNotBackward(const Plan &plan, const Problem &problem,
                                                  const PlanOverrides &overrides) {
-  const bool hasWarps = !machineOf(problem.target).roles && problem.target != Target::cpu;
+  const bool hasWarps = !plan.roles && problem.target != Target::cpu;
   if (const char *field = forwardsOwn(overrides, hasWarps))
     return std::string("a plan of gradients has no ") + field + "; leave it out";
   if (problem.pageSize || problem.batchIdx || problem.leftpad || problem.append)
@@ -225,16 +232,14 @@ static std::optional<std::string> whyNotBackward(const Plan &plan, const Problem
   if (auto sentence = problem.target == Target::cpu
                           ? whyNotTile(tileOf(plan), {plan.headTile, plan.headTileV},
                                        problem.element, machineOf(problem.target))
-                      : machineOf(problem.target).roles ? whyNotOnSm90(plan, problem)
-                                                        : whyNotOnSm80(plan, problem))
+                      : plan.roles ? whyNotOnSm90(plan, problem)
+                                   : whyNotOnSm80(plan, problem))
     return sentence;
-  if (problem.target != Target::cpu && !machineOf(problem.target).roles &&
-      (plan.overlap || plan.earlyDv || plan.stagedColumns))
+  if (hasWarps && (plan.overlap || plan.earlyDv || plan.stagedColumns))
     return std::string(plan.overlap   ? "overlap"
                        : plan.earlyDv ? "early_dv"
                                       : "staged_columns") +
-           " needs products and copies beside other work, " +
-           std::string(targetName(problem.target)) + " has none; leave it out";
+           " needs products and copies beside other work, warps in step have none; leave it out";
   if (problem.deterministic && !plan.ordered)
     return "deterministic gradients sum dQ in an order, the plan says ordered = false; leave it "
            "out";
@@ -248,23 +253,33 @@ static std::optional<std::string> whyNotBackward(const Plan &plan, const Problem
 
 std::variant<Plan, Refusal> planBackward(Plan plan, const Problem &problem,
                                          const PlanOverrides &overrides) {
-  chooseTile(plan, problem, overrides);
   chooseOrder(plan, problem, overrides);
+  const int64_t wide = max(plan.headTile, plan.headTileV), widestOfRoles = 128, widest = 256;
+  if (problem.target != Target::cpu)
+    plan.roles = machineOf(problem.target).roles && !overrides.warps;
+  chooseTile(plan, problem, overrides);
+  if (problem.target != Target::cpu && plan.roles && !overrides.hasRoles) {
+    // What consumers cannot do warps in step can.
+    std::optional<std::string> why;
+    if (wide > widestOfRoles)
+      why = "consumers hold dK and dV up to head size " + std::to_string(widestOfRoles);
+    else
+      why = whyNotOnSm90(plan, problem);
+    if (why) {
+      plan.roles = false;
+      chooseTile(plan, problem, overrides);
+      plan.reasons.tile += "; warps in step: " + *why;
+    }
+  }
   plan.reasons.packGqa = "a tile of keys walks the query heads of its KV head one by one";
   plan.reasons.splits = "queries are not split";
   plan.reasons.stealing = "the hardware hands out tiles";
-  if (problem.target != Target::cpu)
-    plan.roles = machineOf(problem.target).roles;
-  const int64_t widest = plan.roles ? 128 : 256; // whose dK and dV fit into registers
-  const bool isWide = max(plan.headTile, plan.headTileV) > widest;
-  // Kernels with roles compile for who names them, but have not met the machine yet.
-  const bool isUntried = plan.roles && problem.target != Target::cpu && !overrides.hasRoles;
-  if (problem.target != Target::cpu && (isUntried || isWide))
-    return Refusal{Refusal::notBuilt,
-                   "gradients" +
-                       std::string(isWide ? " of head sizes above " + std::to_string(widest) : "") +
-                       " are not built for " + std::string(targetName(problem.target)) + "; use " +
-                       std::string(targetName(Target::cpu))};
+  if (problem.target != Target::cpu && wide > (plan.roles ? widestOfRoles : widest))
+    return Refusal{Refusal::notBuilt, "gradients of head sizes above " +
+                                          std::to_string(plan.roles ? widestOfRoles : widest) +
+                                          " are not built for " +
+                                          std::string(targetName(problem.target)) + "; use " +
+                                          std::string(targetName(Target::cpu))};
   if (auto sentence = whyNotBackward(plan, problem, overrides))
     return Refusal{Refusal::invalid, *sentence};
   if (problem.target != Target::cpu) {

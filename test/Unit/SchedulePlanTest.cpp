@@ -63,10 +63,31 @@ TEST(Plan, Gradients) {
   EXPECT_EQ(planned(p).order, WorkOrder::varlenDynamic);
 }
 
+TEST(Plan, GradientsThatConsumersDoNotHoldAreMultipliedByWarpsInStep) {
+  Problem p = problem(Target::sm90);
+  p.backward = true;
+  Plan plan = planned(p);
+  EXPECT_TRUE(plan.roles);
+  EXPECT_EQ(plan.threads, 384);
+  plan = planned(p, {.consumers = 2, .warps = 8});
+  EXPECT_FALSE(plan.roles);
+  p.deterministic = true;
+  plan = planned(p);
+  EXPECT_FALSE(plan.roles);
+  EXPECT_EQ(plan.threads, 256);
+  EXPECT_NE(plan.reasons.tile.find("consumers sum in any order"), std::string::npos);
+  p.deterministic = false, p.headSize = p.headSizeV = 192;
+  plan = planned(p);
+  EXPECT_FALSE(plan.roles);
+  EXPECT_NE(plan.reasons.tile.find("up to head size 128"), std::string::npos);
+  p.headSize = p.headSizeV = 64, p.softcap = true, p.mask.causal = false, p.mask.left = 100;
+  plan = planned(p); // scores before and behind the cap: two tiles of registers
+  EXPECT_FALSE(plan.roles);
+}
+
 TEST(Plan, GradientsRefused) {
   Problem p = problem(Target::sm90);
   p.backward = true;
-  EXPECT_EQ(refused(p, {}, Refusal::notBuilt), "gradients are not built for sm_90a; use cpu");
   const PlanOverrides roles{.consumers = 2, .hasRoles = true};
   Plan plan = planned(p, roles);
   EXPECT_EQ(plan.tileM, 64);
@@ -77,7 +98,8 @@ TEST(Plan, GradientsRefused) {
   EXPECT_EQ(refused(p, {.tileM = 96, .consumers = 2, .hasRoles = true}),
             "expected consumers to divide dQ in parts of 64 queries or columns, 2 have 96 by 128");
   p.deterministic = true;
-  EXPECT_EQ(refused(p, roles), "sums in an order are not built for sm_90a; use cpu");
+  EXPECT_EQ(refused(p, roles),
+            "consumers sum in any order; set warps instead, or leave ordered out");
   p.deterministic = false, p.target = Target::cpu;
   EXPECT_EQ(refused(p, {.splitBy = SplitBy::rows}),
             "a plan of gradients has no split_by; leave it out");

@@ -65,11 +65,9 @@ static bool isRow(ArrayRef<int64_t> shape) { return shape[0] == 1 && shape[1] > 
 LogicalResult Fragments::check() {
   bool ok = true;
   // Where all warps take the same steps they may share rows, of which none has the sum then.
-  const bool inStep =
-      !schedule::machineOf(kernel.func->getAttrOfType<TargetAttr>("flash.target").target()).roles;
   auto rowsOf = [&](ArrayRef<int64_t> shape) {
     const auto grid = kernel.gridOf(shape[0]);
-    const bool shares = inStep && grid.rows && shape[1] % (schedule::warpRows * grid.cols) == 0;
+    const bool shares = kernel.inStep && grid.rows && shape[1] % (schedule::warpRows * grid.cols) == 0;
     return schedule::warpRows * (shares ? grid.rows : kernel.warps);
   };
   kernel.func.walk([&](Operation *op) {

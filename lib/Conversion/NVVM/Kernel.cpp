@@ -180,8 +180,10 @@ LogicalResult Kernel::check() {
     if (all * 32 != threads)
       refuse(roles) << "roles need " << all * 32 << " threads, the kernel has " << threads;
   });
-  const bool roles =
-      schedule::machineOf(func->getAttrOfType<TargetAttr>("flash.target").target()).roles;
+  // Sums of gradients without roles have no warpgroups: any machine's warps can do that.
+  auto op = func->getAttrOfType<StringAttr>("flash.op");
+  inStep = !schedule::machineOf(func->getAttrOfType<TargetAttr>("flash.target").target()).roles ||
+           (!hasRoles && op && op.getValue() == "attention_backward");
   Block *entry = &func.getBody().front();
   auto isArgument = [&](Value value) {
     auto argument = dyn_cast<BlockArgument>(value);
@@ -210,7 +212,7 @@ LogicalResult Kernel::check() {
                "dims only";
     }
     auto ring = dyn_cast<tile::RingOp>(op);
-    if (ring && (!ring.getOffset() || (roles && !ring.isStaging() && !ring.getBarriers())))
+    if (ring && (!ring.getOffset() || (!inStep && !ring.isStaging() && !ring.getBarriers())))
       refuse(ring) << "ring needs offset and barriers; run flash-tile-assign first";
     auto turn = dyn_cast<tile::InTurnOp>(op);
     if (turn && turn->getParentOfType<tile::RolesOp>() && !turn.getBarriers())

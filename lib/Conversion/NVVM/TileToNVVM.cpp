@@ -251,9 +251,8 @@ private:
     FailureOr<Kernel> kernel = Kernel::create(func);
     if (failed(kernel))
       return failure();
-    std::unique_ptr<TileEmitter> emitter = target.target() == schedule::Target::sm90
-                                               ? makeSm90Emitter(*kernel)
-                                               : makeSm80Emitter(*kernel);
+    std::unique_ptr<TileEmitter> emitter =
+        kernel->inStep ? makeSm80Emitter(*kernel) : makeSm90Emitter(*kernel);
     if (failed(emitter->check()) || failed(Fragments(*kernel).check()))
       return failure();
     expandTurns(*kernel, *emitter);

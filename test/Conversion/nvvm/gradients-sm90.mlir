@@ -45,7 +45,15 @@
 // CHECK: "@$2 cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [$0], [$1+0], 4096;"
 // CHECK: "@$0 cp.async.bulk.commit_group;"
 
-// WHOLE: error: a product of a transposed tile by several warpgroups is not built for sm_90a
+// Warps in step multiply as those of older machines do; four values are added at once here too.
+// CHECK-LABEL: llvm.func @warps(
+// CHECK: nvvm.mma.sync
+// CHECK-NOT: wgmma
+// CHECK: "red.relaxed.gpu.global.add.v4.f32 [$0+0], {$1, $2, $3, $4};"
+// CHECK-LABEL: llvm.func @warps_finish(
+// CHECK-COUNT-2: llvm.load %{{.*}} {alignment = 8 : i64} : !llvm.ptr<1> -> vector<2xf32>
+
+// WHOLE: error: storing via shared memory is not built for sm_90a
 func.func @gradients(%q: !t, %k: !t, %v: !t, %o: !t, %lse: !l, %do: !t, %dq: !t, %dk: !t, %dv: !t, %scale: f32) {
   flash.attention_backward %q, %k, %v, %o, %lse, %do scale %scale outs(%dq, %dk, %dv : !t, !t, !t) by #flash.mask<causal>
       {target = #flash.target<"sm_90a">, plan = #flash.plan<consumers = 2, overlap = false, early_dv = false, staged_columns = 0>} : !t, !t, !t, !t, !l, !t
@@ -55,5 +63,11 @@ func.func @gradients(%q: !t, %k: !t, %v: !t, %o: !t, %lse: !l, %do: !t, %dq: !t,
 func.func @staged(%q: !t, %k: !t, %v: !t, %o: !t, %lse: !l, %do: !t, %dq: !t, %dk: !t, %dv: !t, %scale: f32) {
   flash.attention_backward %q, %k, %v, %o, %lse, %do scale %scale outs(%dq, %dk, %dv : !t, !t, !t) by #flash.mask<causal>
       {target = #flash.target<"sm_90a">, plan = #flash.plan<consumers = 2, staged_columns = 64>} : !t, !t, !t, !t, !l, !t
+  return
+}
+
+func.func @warps(%q: !t, %k: !t, %v: !t, %o: !t, %lse: !l, %do: !t, %dq: !t, %dk: !t, %dv: !t, %scale: f32) {
+  flash.attention_backward %q, %k, %v, %o, %lse, %do scale %scale outs(%dq, %dk, %dv : !t, !t, !t) by #flash.mask<dense>
+      {target = #flash.target<"sm_90a">, plan = #flash.plan<warps = 8>} : !t, !t, !t, !t, !l, !t
   return
 }
