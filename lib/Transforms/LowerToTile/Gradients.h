@@ -77,8 +77,10 @@ protected:
   Value padded(Value memref, int64_t cols, bool cells = false) {
     return k.view(memref, cols, 1, false, queries, M, cells);
   }
-  /// The sum of dQ as blocks add to it; of zeros any order is right.
-  Value inCells(Value sum) { return padded(sum, D, schedule::machineOf(target).addsFours); }
+  /// The sum of dQ as blocks add to it; of zeros any order is right. Warps in step spill for it.
+  Value inCells(Value sum) {
+    return padded(sum, D, schedule::machineOf(target).addsFours && plan.getInt("consumers"));
+  }
   /// The turns of query tile `m` of a head stand behind those of the tiles before it; `q` is laid
   /// out as q is.
   Value placeOf(Value q, Value bi, Value h, Value m) {

@@ -45,13 +45,14 @@
 // CHECK: "@$2 cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [$0], [$1+0], 4096;"
 // CHECK: "@$0 cp.async.bulk.commit_group;"
 
-// Warps in step multiply as those of older machines do; four values are added at once here too.
+// CHECK-LABEL: llvm.func @staged_finish(
+// CHECK-COUNT-2: llvm.load %{{.*}} {alignment = 8 : i64} : !llvm.ptr<1> -> vector<2xf32>
+
+// Warps in step multiply as those of older machines do.
 // CHECK-LABEL: llvm.func @warps(
 // CHECK: nvvm.mma.sync
 // CHECK-NOT: wgmma
-// CHECK: "red.relaxed.gpu.global.add.v4.f32 [$0+0], {$1, $2, $3, $4};"
-// CHECK-LABEL: llvm.func @warps_finish(
-// CHECK-COUNT-2: llvm.load %{{.*}} {alignment = 8 : i64} : !llvm.ptr<1> -> vector<2xf32>
+// CHECK: "red.relaxed.gpu.global.add.f32 [$0+0], $1;"
 
 // WHOLE: error: storing via shared memory is not built for sm_90a
 func.func @gradients(%q: !t, %k: !t, %v: !t, %o: !t, %lse: !l, %do: !t, %dq: !t, %dk: !t, %dv: !t, %scale: f32) {
