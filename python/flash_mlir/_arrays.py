@@ -65,12 +65,12 @@ def pointer(x):
     return x.ctypes.data if isinstance(x, np.ndarray) else x.data_ptr()
 
 
-def empty(like, shape, float32=False):
-    """An uninitialised array where `like` lives, of its element type or of f32."""
+def empty(like, shape, float32=False, zeros=False):
+    """An uninitialised array (or of zeros) where `like` lives, of its element type or of f32."""
     if isinstance(like, np.ndarray):
-        return np.empty(shape, np.float32 if float32 else like.dtype)
+        return (np.zeros if zeros else np.empty)(shape, np.float32 if float32 else like.dtype)
     torch = sys.modules["torch"]
-    return torch.empty(shape, dtype=torch.float32 if float32 else like.dtype, device=like.device)
+    return (torch.zeros if zeros else torch.empty)(shape, dtype=torch.float32 if float32 else like.dtype, device=like.device)
 
 
 def with_rows(x):

@@ -50,7 +50,8 @@ class Played(types.SimpleNamespace):
         self.enabled, self.deterministic = True, False
         super().__init__(Tensor=Tensor, strided="strided", float32="float32", is_grad_enabled=lambda: self.enabled,
                          autograd=types.SimpleNamespace(Function=Function, function=function, grad=self.grad),
-                         are_deterministic_algorithms_enabled=lambda: self.deterministic, empty=lambda shape, dtype, device: Tensor(np.empty(shape, dtype.removeprefix("torch."))))
+                         are_deterministic_algorithms_enabled=lambda: self.deterministic, empty=lambda shape, dtype, device: Tensor(np.empty(shape, dtype.removeprefix("torch."))),
+                         zeros=lambda shape, dtype, device: Tensor(np.zeros(shape, dtype.removeprefix("torch."))))
 
     def from_numpy(self, array):
         return Tensor(array)

@@ -80,6 +80,11 @@ func.func @cached(%q: !q, %k: !pages, %o: !q, %used: !rows, %table: memref<?x?xi
 // CHECK:         flash_tile.view %{{.*}} cu_seqlens(%[[CU]] : {{.*}}) seqused(%[[USED]] : {{.*}}) : memref<?x?x64xf16, {{.*}} -> <64xf16>
 // CHECK:         %[[TILES:.*]] = arith.ceildivui %[[MOST]],
 // CHECK:         flash_tile.for_work "single"(%[[TILES]],
+// No row, no part: of a sequence without rows there is none to read.
+// CHECK:         %[[ROWS:.*]] = flash_tile.length
+// CHECK:         %[[SOME:.*]] = arith.cmpi ult, %{{.*}}, %[[ROWS]] : index
+// CHECK:         %[[SPLITS:.*]] = arith.select %[[SOME]],
+// CHECK:         scf.for %{{.*}} to %[[SPLITS]]
 func.func @parts(%q: tensor<?x8x64xf16>, %cu: tensor<?xi32>, %used: tensor<?xi32>, %most: index) -> tensor<?x8x64xf16> {
   %o = flash.attention %q, %q, %q cu_seqlens_q(%cu : tensor<?xi32>) max_seqlen_q %most cu_seqlens_k(%cu : tensor<?xi32>)
       seqused_q(%used : tensor<?xi32>)

@@ -180,10 +180,11 @@ LogicalResult Kernel::check() {
     if (all * 32 != threads)
       refuse(roles) << "roles need " << all * 32 << " threads, the kernel has " << threads;
   });
-  // Sums of gradients without roles have no warpgroups: any machine's warps can do that.
   auto op = func->getAttrOfType<StringAttr>("flash.op");
+  gradients = op && op.getValue() == "attention_backward";
+  // Sums of gradients without roles have no warpgroups: any machine's warps can do that.
   inStep = !schedule::machineOf(func->getAttrOfType<TargetAttr>("flash.target").target()).roles ||
-           (!hasRoles && op && op.getValue() == "attention_backward");
+           (!hasRoles && gradients);
   Block *entry = &func.getBody().front();
   auto isArgument = [&](Value value) {
     auto argument = dyn_cast<BlockArgument>(value);

@@ -27,7 +27,8 @@ public:
   int64_t sharedBytes; ///< of a block
   int64_t warps;       ///< of the instance that multiplies
   bool hasRoles;
-  bool inStep; ///< warps multiply by mma.sync and copy, all in the same steps
+  bool gradients;        ///< whether it sums them up
+  bool inStep;           ///< warps multiply by mma.sync and copy, all in the same steps
   int64_t columns = 0;   ///< of the fragments of a kernel that multiplies nothing; else 0
   int64_t cluster;       ///< blocks that share rings
   int64_t scoreRows = 0; ///< of the fragments that a row (1xC) is spread over; else 0

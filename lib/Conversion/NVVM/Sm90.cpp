@@ -355,6 +355,11 @@ void Sm90Emitter::prologue(B &b) {
       tile = slice.getTile();
     if (auto wait = tile.getDefiningOp<tile::WaitOp>(); wait && !op.getTransB())
       zeroed.insert(ringOf(wait.getRing()));
+    // In gradients that product is by P as well, which is 0 where a key does not count.
+    for (tile = op.getA(); auto slice = tile.getDefiningOp<tile::SliceOp>();)
+      tile = slice.getTile();
+    if (auto wait = tile.getDefiningOp<tile::WaitOp>(); wait && !op.getTransA() && kernel.gradients)
+      zeroed.insert(ringOf(wait.getRing()));
   });
   Value isFirst = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, threadId(b), i32(b, 0));
   {

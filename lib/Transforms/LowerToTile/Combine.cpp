@@ -61,10 +61,13 @@ public:
 private:
   void buildTile(Value m, Value h, Value bi) {
     Value row0 = arith::MulIOp::create(b, m, k.index(M));
-    if (sequences) { // and no part where the sequence has no row
-      Value own = arith::IndexCastOp::create(
-          b, b.getIndexType(),
-          memref::LoadOp::create(b, sequences, ValueRange{k.index(schedule::splitsRow), bi}));
+    // No part where the sequence has no row: there is none to read then.
+    if (sequences || op.getCuSeqlensQ() || op.getSequsedQ()) {
+      Value own = most;
+      if (sequences)
+        own = arith::IndexCastOp::create(
+            b, b.getIndexType(),
+            memref::LoadOp::create(b, sequences, ValueRange{k.index(schedule::splitsRow), bi}));
       Value rows = tile::LengthOp::create(b, b.getIndexType(), ov, bi);
       Value isRow = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, row0, rows);
       splits = arith::SelectOp::create(b, isRow, own, k.index(0));
