@@ -19,6 +19,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "python/tests")]
 import float64  # noqa: E402
 import flash_mlir  # noqa: E402
+from flash_mlir import _api  # noqa: E402
 
 DTYPES = {"bf16": (ml_dtypes.bfloat16, 1.2e-2), "f16": (np.float16, 2e-3)}
 DEFER, PLAIN = "#flash.plan<defer_max = true>", "#flash.plan<tile = [128, 64], stages = 1, overlap = false, defer_max = false>"
@@ -37,13 +38,35 @@ CASES += [
     ((128, 128), 130, 333, 1, 1, dict(plan="#flash.plan<tile = [64, 64], q_in_regs = true, defer_max = true>", causal=True)),
     ((64, 64), 3, 700, 4, 2, dict(splits=3)),
     ((64, 64), 5, 300, 2, 2, dict(splits=10, causal=True, sink=(0.3, -1.0))),  # parts without a key; more than are joined at once
+    ((128, 128), (0, 0, 20), (0, 1, 90), 1, 1, dict(splits=3)),  # no row before the first
+    ((64, 64), (5, 0, 3), (70, 200, 0), 2, 2, dict(splits=2)),
     ((64, 64), 130, 333, 1, 1, dict(plan=DEFER, causal=True, growing=3000)),  # keys that tower: rows are redone
     ((256, 256), 70, 150, 1, 1, dict(causal=True, growing=3000)),
 ]
 
 
+def emulate(program, arrays, scalars, blocks_of):
+    """Runs a program's kernels, each by as many blocks as blocks_of(kernel) says, on arrays and numbers by the names of its arguments."""
+    memory = ptx.Memory()
+    places = {name: memory.add(array) for name, array in arrays.items()}
+
+    def argument(p):
+        if p["arg"] in scalars:
+            x = scalars[p["arg"]]
+            return x if isinstance(x, int) else struct.unpack("<I", struct.pack("<f", x))[0]
+        array = arrays[p["arg"]]
+        return dict(pointer=places[p["arg"]], size=array.shape[p.get("dim", 0)], stride=array.strides[p.get("dim", 0)] // array.itemsize)[p["kind"]]
+
+    for kernel in json.loads(program.text("metadata"))["kernels"]:
+        code, blocks = ptx.Kernel(program.text("ptx"), kernel["name"]), blocks_of(kernel)
+        for number in range(blocks):
+            ptx.Block(code, map(argument, kernel["params"]), memory, kernel["threads"], kernel["shared_bytes"], number, blocks).run()
+
+
 def run(heads, sq, sk, hq, hkv, element="bf16", target="sm_80", growing=0, sink=None, softcap=0.0, plan=None, chunk=0, splits=1, **mask):
     """The largest of the errors of o and lse, as parts of what is allowed."""
+    if isinstance(sq, tuple):
+        return run_packed(heads, sq, sk, hq, hkv, splits, target)
     (d, dv), (dtype, allowed), rng = heads, DTYPES[element], np.random.default_rng(1)
     q, k, v = (rng.standard_normal(shape).astype(dtype) for shape in ((1, sq, hq, d), (1, sk, hkv, d), (1, sk, hkv, dv)))
     if growing:
@@ -54,27 +77,38 @@ def run(heads, sq, sk, hq, hkv, element="bf16", target="sm_80", growing=0, sink=
     arrays = dict(q=q, k=k, v=v, o=np.full((1, sq, hq, dv), np.nan, dtype), lse=np.full((1, hq, sq), np.nan, np.float32))
     arrays |= dict(o_partial=np.full((splits, 1, sq, hq, dv), np.nan, np.float32), lse_partial=np.full((splits, 1, hq, sq), np.nan, np.float32))
     arrays["sink"] = np.array(sink or (), np.float32)
-    memory = ptx.Memory()
-    places = {name: memory.add(array) for name, array in arrays.items()}
-    bits = {name: struct.unpack("<I", struct.pack("<f", x))[0] for name, x in (("scale", d**-0.5), ("softcap", softcap))}
-    bits["section"] = planned["order"]["l2_section"]
-
-    def argument(p):
-        if p["arg"] in bits:
-            return bits[p["arg"]]
-        array = arrays[p["arg"]]
-        return dict(pointer=places[p["arg"]], size=array.shape[p.get("dim", 0)], stride=array.strides[p.get("dim", 0)] // array.itemsize)[p["kind"]]
-
-    for kernel in json.loads(program.text("metadata"))["kernels"]:
-        code = ptx.Kernel(program.text("ptx"), kernel["name"])
-        blocks = planned["waves"]["grid"] if kernel["op"] == "attention" else sq * hq  # a combine's blocks may be more than its tiles
-        for number in range(blocks):
-            ptx.Block(code, map(argument, kernel["params"]), memory, kernel["threads"], kernel["shared_bytes"], number, blocks).run()
+    scalars = dict(scale=float(d**-0.5), softcap=float(softcap), section=planned["order"]["l2_section"])
+    # A combine's blocks may be more than its tiles.
+    emulate(program, arrays, scalars, lambda kernel: planned["waves"]["grid"] if kernel["op"] == "attention" else sq * hq)
     o, lse = float64.attention(q, k, v, chunk=chunk, softcap=softcap, sink=None if sink is None else np.array(sink), **mask)
     apart = np.linalg.norm(arrays["o"].astype(np.float64) - o) / np.linalg.norm(o)
     with np.errstate(invalid="ignore"):
         lse_apart = np.max(np.where(arrays["lse"] == lse, 0, abs(arrays["lse"] - lse)) / np.maximum(1, abs(np.where(np.isinf(lse), 0, lse))))
     return max(apart / allowed, lse_apart / 1e-4)
+
+
+def run_packed(heads, sq, sk, hq, hkv, splits=3, target="sm_80"):
+    """The same of packed sequences whose keys are split: o alone, of which rows of no sequence must be left alone."""
+    (d, dv), (dtype, allowed), rng = heads, DTYPES["bf16"], np.random.default_rng(1)
+    starts = [np.concatenate([[0], np.cumsum(x)]).astype(np.int32) for x in (sq, sk)]
+    (total_q, total_k), behind = (int(x[-1]) for x in starts), 3
+    q, k, v = (rng.standard_normal(shape).astype(dtype) for shape in ((total_q + behind, hq, d), (total_k, hkv, d), (total_k, hkv, dv)))
+    shapes = [(1, *x.shape) for x in (q, k, v)]
+    problem = json.loads(_api._problem_of(*shapes, "bf16", False, (-1, -1), 0, 0, 0.0, None, splits, None, None, None, target))
+    problem |= dict(packed_q=True, packed_k=True, batch=len(sq), total_q=total_q + behind, len_q=max(sq), len_k=max(sk))
+    program = _api.Program.compile(json.dumps(problem))
+    nothing = np.full((total_q + behind, hq, dv), np.nan, dtype)
+    arrays = dict(q=q, k=k, v=v, o=nothing.copy(), lse=np.full((hq, total_q + behind), np.nan, np.float32), cu_seqlens_q=starts[0], cu_seqlens_k=starts[1])
+    arrays |= dict(o_partial=np.full((splits, *nothing.shape), np.nan, np.float32), lse_partial=np.full((splits, hq, total_q + behind), np.nan, np.float32))
+    emulate(program, arrays, dict(scale=float(d**-0.5), max_seqlen_q=max(sq), section=1), lambda kernel: splits * hq * sum(-(-n // 16) + 1 for n in sq) if kernel["op"] == "attention" else max(sq) * hq * len(sq))
+    worst = 0
+    for i in range(len(sq)):
+        rows, keys = (slice(s[i], s[i + 1]) for s in starts)
+        if sq[i]:
+            o, _ = float64.attention(*(x[None] for x in (q[rows], k[keys], v[keys])))
+            worst = max(worst, np.linalg.norm(arrays["o"][rows].astype(np.float64) - o[0]) / max(np.linalg.norm(o), 1e-9) / allowed)
+    assert np.isnan(arrays["o"][total_q:].astype(np.float32)).all(), "rows behind the last sequence are written"
+    return worst
 
 
 def command(doc, cases, run):
