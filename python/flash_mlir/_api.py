@@ -423,8 +423,8 @@ def attention_backward(do, q, k, v, o, lse, *, causal=False, window=(-1, -1), at
     do: o's shape and type, any strides (copied where its rows are not contiguous, as those of an expanded number are). q, k, v,
     sink, masks, scale, softcap and tables: as attention had them; o, lse: what it gave. dq, dk, dv have the shapes and types of q,
     k, v, dsink is f32 [Hq]. Rows without a key, keys that no query sees, and rows of no sequence or past seqused have gradients
-    of exact zeros. With deterministic two runs give the same bits. Head sizes to 256; on sm_90a those above 128, and deterministic
-    sums, run as on sm_80 so far.
+    of exact zeros. With deterministic two runs give the same bits. On every target: head sizes to 256, no pages, no cache. On
+    sm_90a head sizes from 65 to 96 and above 128, deterministic sums, and softcap at head sizes to 64 run as on sm_80 so far.
 
     Raises ValueError or TypeError for arguments that do not fit, NotImplementedError for what this version lacks.
     """

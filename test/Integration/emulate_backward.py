@@ -6,6 +6,7 @@
 Needs flash_mlir (PYTHONPATH, FLASH_LIBRARY), ml_dtypes and ../shared/cases. Prints a line a problem and at last `N passed, M failed`.
 """
 import json
+import os
 import pathlib
 import struct
 import sys
@@ -16,7 +17,7 @@ import numpy as np
 import ptx
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "python"), str(ROOT / "python/tests"), str(ROOT.parent / "shared/cases")]
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "python/tests"), os.path.join(os.environ.get("FLASH_SHARED", ROOT.parent / "shared"), "cases")]
 import float64  # noqa: E402
 import flash_mlir  # noqa: E402
 import reference  # noqa: E402
