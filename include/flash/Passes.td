@@ -101,8 +101,9 @@ def FlashTileSkipBlocks : Pass<"flash-tile-skip-blocks"> {
 def FlashTilePipelineLoads : Pass<"flash-tile-pipeline-loads"> {
   let summary = "Starts the loads of a block while the one before is computed";
   let description = [{
-    Expects fill and wait in one run (of gradients, read Q and lse for K, dO and delta for V). Gives the K and V rings the plan's `stages`, moves the fill of K one block ahead (across
-    the seams of runs) and the first one before Q's. With `in_step = true`, where the warps that compute copy too, a fill
+    Expects fill and wait in one run (of gradients, read Q and lse for K, dO and delta for V). Gives the K and V rings the
+    plan's `stages`, moves the fill of K one block ahead (across the seams of runs) and the first one before Q's; fills of
+    gradients by a producer stay in the order of their use. With `in_step = true`, where the warps that compute copy too, a fill
     stands right behind the wait after which its slot is free, as many blocks ahead as there are stages. Changes no number.
   }];
   let dependentDialects = ["::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect"];
@@ -232,7 +233,8 @@ def FlashTileStageStore : Pass<"flash-tile-stage-store"> {
   let description = [{
     Expects one store of an output, each row of which has one head, and `staged_columns` above 0 in the plan; does
     nothing without. Makes a ring "o" of that many columns (at most the output's), a slot for each instance, and stores via
-    it. What is no such store stays, with the reason in the plan. Changes no number.
+    it. Of gradients it is the sums of dQ, one a run, and the ring is "dq". What is no such store stays, with the reason
+    in the plan. Changes no number.
 
     Before: `flash_tile.store %o -> %ov[%b, %h, %row] : <64x128xbf16> -> <128xbf16>`
     After:  `flash_tile.store %o -> %ov[%b, %h, %row] via %or[%w] : !flash_tile.ring<2x64x128xbf16> : <64x128xbf16> -> <128xbf16>`

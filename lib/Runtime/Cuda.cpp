@@ -389,8 +389,8 @@ Outcome Loaded::launch(size_t number, const Operands &operands, const Launch &la
   if (launch.blocks > std::numeric_limits<int>::max())
     return invalid("the problem has " + std::to_string(launch.blocks) +
                    " tiles, more than one launch holds; split the batch");
-  for (Operand operand :
-       {Operand::q, Operand::k, Operand::v, Operand::o, Operand::kNew, Operand::vNew}) {
+  for (Operand operand : {Operand::q, Operand::k, Operand::v, Operand::o, Operand::kNew,
+                          Operand::vNew, Operand::dO, Operand::dq, Operand::dk, Operand::dv}) {
     const FlashTensor *t = operands[operand];
     if (!t || isEmpty(*t))
       continue;

@@ -41,6 +41,8 @@ static const char *forwardsOwn(const PlanOverrides &o, bool hasWarps) {
          : o.deferMax.value_or(false)     ? "defer_max"
          : o.multicast.value_or(false)    ? "multicast"
          : o.stealing.value_or(false)     ? "stealing"
+         : o.readOnce.value_or(false)     ? "read_once"
+         : o.joinEarly.value_or(false)    ? "join_early"
                                           : nullptr;
 }
 
@@ -142,7 +144,7 @@ static std::optional<std::string> whyNotOnSm90(const Plan &plan, const Problem &
     return "expected " + std::to_string(productRows) + " keys for each of " +
            std::to_string(plan.consumers) + " consumers, the tile has " +
            std::to_string(plan.tileN);
-  if (plan.tileM % queries && (plan.tileM != productRows || plan.headTile % keys))
+  if (plan.tileM != queries && (plan.tileM != productRows || plan.headTile % keys))
     return "expected consumers to divide dQ in parts of " + std::to_string(productRows) +
            " queries or columns, " + std::to_string(plan.consumers) + " have " +
            std::to_string(plan.tileM) + " by " + std::to_string(plan.headTile);
@@ -256,7 +258,8 @@ std::variant<Plan, Refusal> planBackward(Plan plan, const Problem &problem,
   chooseOrder(plan, problem, overrides);
   const int64_t wide = max(plan.headTile, plan.headTileV), widestOfRoles = 128, widest = 256;
   if (problem.target != Target::cpu)
-    plan.roles = machineOf(problem.target).roles && !overrides.warps;
+    plan.roles = machineOf(problem.target).roles && !overrides.warps &&
+                 overrides.transfer != Transfer::gather; // consumers are filled by tma
   chooseTile(plan, problem, overrides);
   if (problem.target != Target::cpu && plan.roles && !overrides.hasRoles) {
     // What consumers cannot do warps in step can.

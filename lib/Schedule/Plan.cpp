@@ -397,6 +397,9 @@ std::variant<Plan, Refusal> makePlan(const Problem &problem, const PlanOverrides
     return Refusal{Refusal::notBuilt, "f8e4m3 is not built; use f16 or bf16"};
 
   const Machine &machine = machineOf(problem.target);
+  if (overrides.hasRoles && overrides.warps)
+    return Refusal{Refusal::invalid,
+                   "expected consumers or warps, the plan has both; leave one out"};
   if (overrides.hasRoles && !machine.roles && problem.target != Target::cpu)
     return Refusal{Refusal::invalid, std::string(machine.name) +
                                          " has no roles (consumers), all its warps copy and "

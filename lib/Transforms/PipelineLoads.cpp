@@ -4,8 +4,8 @@
 //                                            for i: if i + 1 < total: fill K(i + 1)
 //                                                   fill V(i); ...
 //
-// K runs one block ahead, also from the last block of a run to the first of the next. So do Q and
-// the lse of gradients, whose V is dO and delta.
+// K runs one block ahead, also from the last block of a run to the first of the next. So do, where
+// no producer is apart, Q and the lse of gradients, whose V is dO and delta.
 //
 // In step, where the warps that compute copy too: a slot is filled right behind the wait that tells
 // each warp that all others are done with it, s stages ahead:

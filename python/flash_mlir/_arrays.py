@@ -74,10 +74,19 @@ def empty(like, shape, float32=False, zeros=False):
 
 
 def with_rows(x):
-    """x, or a copy of it whose last dimension is contiguous: as what is expanded over all of a row has none."""
+    """x, or a copy of it with rows that kernels read: contiguous, and on a GPU each of its own, at multiples of 16 bytes."""
     if isinstance(x, np.ndarray):
         return x if x.ndim == 0 or x.shape[-1] <= 1 or x.strides[-1] == x.itemsize else np.ascontiguousarray(x)
-    return x.contiguous() if is_torch(x) and x.ndim and x.shape[-1] > 1 and x.stride(-1) != 1 else x
+    if not is_torch(x) or not x.ndim or x.shape[-1] <= 1:
+        return x
+    fits = x.stride(-1) == 1
+    if fits and x.device.type == "cuda":
+        bytes_of = [s * x.element_size() for n, s in zip(x.shape[:-1], x.stride()) if n > 1]
+        fits = all(b > 0 and b % 16 == 0 for b in bytes_of) and x.data_ptr() % 16 == 0
+    if fits:
+        return x
+    copy = x.contiguous()
+    return x.clone() if copy is x else copy
 
 
 def empty_table(like, shape):

@@ -1,4 +1,6 @@
 """Gradients on the CPU against finite differences of attention in float64."""
+import types
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 
 import flash_mlir
 import float64
+from flash_mlir import _arrays
 from test_cpu import MASKS, TYPES, draw, inputs
 
 FORWARD = dict(attention_chunk="chunk")
@@ -155,3 +158,25 @@ def test_same_bits_with_any_workers(options, monkeypatch):
         grads, _ = gradients(q, k, v, do, deterministic=True, **options)
         seen.add(b"".join(x.tobytes() for x in grads))
     assert len(seen) == 1
+
+
+@pytest.mark.parametrize("shape, strides, address, copied", [
+    ((2, 5, 3, 64), (960, 192, 64, 1), 256, False),
+    ((2, 5, 3, 64), (0, 192, 64, 1), 256, True),  # expanded
+    ((2, 5, 3, 64), (0, 0, 0, 0), 256, True),
+    ((1, 5, 3, 64), (0, 192, 64, 1), 256, False),  # of one element
+    ((2, 5, 3, 64), (1020, 204, 68, 1), 256, True),  # rows at multiples of 8 bytes
+    ((2, 5, 3, 64), (960, 192, 64, 1), 258, True),
+])
+def test_do_is_copied_where_kernels_cannot_read_its_rows(monkeypatch, shape, strides, address, copied):
+    class Cuda:
+        device, ndim = types.SimpleNamespace(type="cuda"), len(shape)
+        stride = lambda self, at=slice(None): strides[at]
+        element_size, data_ptr = lambda self: 2, lambda self: address
+        contiguous = lambda self: self if strides[0] == 960 else "copy"
+        clone = lambda self: "copy"
+
+    Cuda.shape = shape
+    monkeypatch.setattr(_arrays, "is_torch", lambda x: True)
+    x = Cuda()
+    assert _arrays.with_rows(x) == ("copy" if copied else x)

@@ -76,7 +76,11 @@ TEST(Plan, GradientsThatConsumersDoNotHoldAreMultipliedByWarpsInStep) {
   EXPECT_FALSE(plan.roles);
   EXPECT_EQ(plan.threads, 256);
   EXPECT_NE(plan.reasons.tile.find("consumers sum in any order"), std::string::npos);
-  p.deterministic = false, p.headSize = p.headSizeV = 192;
+  p.deterministic = false;
+  EXPECT_FALSE(planned(p, {.transfer = Transfer::gather}).roles);
+  EXPECT_EQ(refused(p, {.consumers = 2, .hasRoles = true, .warps = 8}),
+            "expected consumers or warps, the plan has both; leave one out");
+  p.headSize = p.headSizeV = 192;
   plan = planned(p);
   EXPECT_FALSE(plan.roles);
   EXPECT_NE(plan.reasons.tile.find("up to head size 128"), std::string::npos);
