@@ -66,16 +66,6 @@ Reason find(Run &run) {
   return std::nullopt;
 }
 
-/// Runs must follow each other with nothing but index arithmetic between them.
-Reason whyNotChained(ArrayRef<Run> runs) {
-  for (auto [run, next] : llvm::zip(runs, runs.drop_front())) {
-    scf::ForOp from = run.loop, to = next.loop;
-    if (from->getBlock() != to->getBlock() || !llvm::equal(from.getResults(), to.getInitArgs()))
-      return "the runs do not continue each other";
-  }
-  return std::nullopt;
-}
-
 /// The scores of block `i`, in flight.
 Value issue(OpBuilder &b, Run &run, Value i, IRMapping map) {
   map.map(run.loop.getInductionVar(), i);
@@ -154,17 +144,9 @@ struct OverlapScores : flash::impl::FlashTileOverlapScoresBase<OverlapScores> {
       if (plan.getFlag("overlap") != true || !sumsGradients(kernel))
         return;
       SmallVector<Run> runs;
-      for (scf::ForOp loop : runsIn(kernel))
-        if (!loop.getBody()->getOps<MmaOp>().empty())
-          runs.emplace_back().loop = loop;
-      Reason why;
-      if (runs.empty())
-        why = "no run of query blocks multiplies";
-      for (Run &run : runs)
-        if (!why)
-          why = find(run);
+      Reason why = findRuns<MmaOp>(kernel, runs, find, "no run of query blocks multiplies");
       if (!why)
-        why = whyNotChained(runs);
+        why = whyNotChained<Run>(runs);
       if (why)
         return leaveAlone(kernel, "overlap", *why);
       bringForward(runs);

@@ -129,26 +129,15 @@ Reason whyNotEarly(Run &run) {
   return std::nullopt;
 }
 
-/// Demands that runs follow each other with nothing but index arithmetic between them, which then
-/// moves in front of the first.
-Reason chain(MutableArrayRef<Run> runs) {
+/// Index arithmetic between the runs moves in front of the first.
+void gather(MutableArrayRef<Run> runs) {
   scf::ForOp first = runs.front().loop;
-  for (auto [run, next] : llvm::zip(runs, runs.drop_front())) {
-    scf::ForOp from = run.loop, to = next.loop;
-    if (from->getBlock() != to->getBlock() || !llvm::equal(from.getResults(), to.getInitArgs()) ||
-        !llvm::all_of(from.getResults(), [](Value v) { return v.hasOneUse(); }))
-      return "the runs do not continue each other";
-    for (Operation *op = from->getNextNode(); op != to; op = op->getNextNode())
-      if (!isPure(op) || op->getNumRegions())
-        return (op->getName().getStringRef() + " stands between two runs").str();
-  }
   for (Run &run : runs.drop_back())
     for (Operation *op = run.loop->getNextNode(); !isa<scf::ForOp>(op);) {
       Operation *next = op->getNextNode();
       op->moveBefore(first);
       op = next;
     }
-  return std::nullopt;
 }
 
 //===----------------------------------------------------------------------===//
@@ -327,19 +316,13 @@ struct OverlapSoftmax : flash::impl::FlashTileOverlapSoftmaxBase<OverlapSoftmax>
       if (plan.getFlag("overlap") != true || sumsGradients(kernel))
         return;
       SmallVector<Run> runs;
-      for (scf::ForOp loop : runsIn(kernel))
-        if (!loop.getBody()->getOps<SoftmaxStepOp>().empty())
-          runs.emplace_back().loop = loop;
-      Reason why;
-      if (runs.empty())
-        why = "no run of key blocks holds a softmax step";
-      for (Run &run : runs)
-        if (!why)
-          why = find(run);
+      Reason why =
+          findRuns<SoftmaxStepOp>(kernel, runs, find, "no run of key blocks holds a softmax step");
       if (!why)
-        why = chain(runs);
+        why = whyNotChained<Run>(runs);
       if (why)
         return leaveAlone(kernel, "overlap", *why);
+      gather(runs);
       const bool early = plan.getFlag("early_wait") == true;
       for (Run &run : runs)
         if (early && !why)

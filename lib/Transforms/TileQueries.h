@@ -4,6 +4,7 @@
 
 #include "KernelRuns.h"
 #include "mlir/IR/IRMapping.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
 #include <optional>
 #include <string>
 
@@ -28,6 +29,36 @@ inline void leaveAlone(mlir::func::FuncOp kernel, llvm::StringRef field, llvm::S
   if (!off)
     off = mlir::BoolAttr::get(kernel.getContext(), false);
   kernel->setAttr(planName, planOfKernel(kernel).with(field, off, why));
+}
+
+/// Fills `runs` with the kernel's runs that hold an `Op`, each looked into by `find`; why one is
+/// not what it should be, or why (`none`) there is no run.
+template <class Op, class Run>
+Reason findRuns(mlir::func::FuncOp kernel, llvm::SmallVectorImpl<Run> &runs, Reason (*find)(Run &),
+                const char *none) {
+  for (mlir::scf::ForOp loop : runsIn(kernel))
+    if (!loop.getBody()->template getOps<Op>().empty())
+      runs.emplace_back().loop = loop;
+  if (runs.empty())
+    return none;
+  for (Run &run : runs)
+    if (Reason why = find(run))
+      return why;
+  return std::nullopt;
+}
+
+/// Demands that runs follow each other with nothing but index arithmetic between them.
+template <class Run> Reason whyNotChained(llvm::ArrayRef<Run> runs) {
+  for (auto [run, next] : llvm::zip(runs, runs.drop_front())) {
+    mlir::scf::ForOp from = run.loop, to = next.loop;
+    if (from->getBlock() != to->getBlock() || !llvm::equal(from.getResults(), to.getInitArgs()) ||
+        !llvm::all_of(from.getResults(), [](mlir::Value v) { return v.hasOneUse(); }))
+      return "the runs do not continue each other";
+    for (mlir::Operation *op = from->getNextNode(); op != to; op = op->getNextNode())
+      if (!mlir::isPure(op) || op->getNumRegions())
+        return (op->getName().getStringRef() + " stands between two runs").str();
+  }
+  return std::nullopt;
 }
 
 /// The wait that gave `tile`, or the tile it is a slice of; null for other values.
