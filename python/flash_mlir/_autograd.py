@@ -37,18 +37,4 @@ class Attention(torch.autograd.Function):
             raise NotImplementedError("gradients of keys in pages are not built; pass contiguous keys and values")
         shared = {name: x for name, x in options.items() if name in SHARED}
         grads = _api.attention_backward(do, q, k, v, o, lse, sink=sink, deterministic=torch.are_deterministic_algorithms_enabled(), **shared)
-        for side, x in zip("qkk", grads):
-            if (used := shared.get(f"seqused_{side}")) is not None:
-                clear(x, shared.get(f"cu_seqlens_{side}"), used)
         return *grads[:3], None if sink is None else grads[3], None, None, *[None] * len(tables)
-
-
-def clear(x, ends, used):
-    """Zeros for the rows of x, [B, S, ...] or packed by `ends` [total, ...], that do not count: they are in no loss."""
-    rows = torch.arange(x.shape[0 if ends is not None else 1], dtype=torch.int32, device=x.device)
-    if ends is None:
-        idle = rows >= used[:, None]
-    else:  # a row past the last end belongs to a sequence more, without rows
-        last = torch.cat((ends[:-1] + used, used.new_zeros(1)))
-        idle = rows >= last[torch.searchsorted(ends[1:], rows, right=True)]
-    x.masked_fill_(idle[..., None, None], 0)
