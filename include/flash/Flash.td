@@ -80,7 +80,7 @@ def Flash_PlanAttr : Flash_Attr<"Plan", "plan", "how the op is done: the planner
     | `in_step` | K and V are fetched between the products that read them, each once its slot is free |
     | `persistent` | whether a block takes several tiles |
     | `split_by` | what the consumers split: `"rows"` or `"columns"` of V |
-    | `overlap` | the next QK product runs beside this tile's softmax and PV, of gradients beside this tile's sums |
+    | `overlap` | the next QK product runs beside this tile's softmax and PV; of gradients: dQ of a tile is multiplied beside the next tile's softmax |
     | `q_in_regs` | Q is read into registers once a tile |
     | `early_wait` | the next K is awaited before PV is, behind the softmax |
     | `early_dv` | of gradients: dV is multiplied beside what dS takes, which holds P in both widths |

@@ -138,16 +138,16 @@ def FlashTileOverlapSoftmax : Pass<"flash-tile-overlap-softmax"> {
   }];
   let dependentDialects = ["::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect"];
 }
-def FlashTileOverlapScores : Pass<"flash-tile-overlap-scores"> {
-  let summary = "Runs the next block's scores beside this block's sums of gradients";
+def FlashTileOverlapSums : Pass<"flash-tile-overlap-sums"> {
+  let summary = "Multiplies a block's dQ beside the next block's softmax";
   let description = [{
-    Expects the runs of the main kernel of gradients and `overlap = true` in the plan; does nothing without. The scores of
-    block i + 1 are issued behind the last product of block i and carried to the next; those of the first block stand in
-    front of the runs, and the last block multiplies its own queries again, for nothing. What is no such run stays, with
-    the reason in the plan. Changes no number.
+    Expects the runs of the main kernel of gradients and `overlap = true` in the plan; does nothing without. The ring of dS gets
+    two slots, and a block multiplies and adds up dQ of the block before; that of the last block stands behind the
+    runs, and the first block multiplies its own dS and adds nothing. So consumers need not compute and multiply all at
+    the same time. What is no such run stays, with the reason in the plan. Changes no number.
 
-    Before: `for i in 0 .. n: S(i)  dP(i)  P  dV  dS  dQ  dK`
-    After:  `if n > 0: S(0)  for i in 0 .. n: { dP(i)  P  dV  dS  dQ  dK  S(min(i + 1, n - 1)) }`
+    Before: `for i in 0 .. n: S(i)  dP(i)  P  dS  dV  dQ(i)  dK`
+    After:  `for i in 0 .. n: { S(i)  dP(i)  P  dS  dV  dQ(i - 1)  dK }  dQ(n - 1)`
   }];
   let dependentDialects = ["::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect"];
 }

@@ -34,9 +34,9 @@ struct PipelineOptions : mlir::PassPipelineOptions<PipelineOptions> {
   Option<bool> overlapSoftmax{*this, "overlap-softmax",
                               llvm::cl::desc("QK of the next block beside the softmax"),
                               llvm::cl::init(true)};
-  Option<bool> overlapScores{*this, "overlap-scores",
-                             llvm::cl::desc("the next block's scores beside sums of gradients"),
-                             llvm::cl::init(true)};
+  Option<bool> overlapSums{*this, "overlap-sums",
+                           llvm::cl::desc("a block's dQ beside the next block's softmax"),
+                           llvm::cl::init(true)};
   Option<bool> deferMax{*this, "defer-max",
                         llvm::cl::desc("unmasked blocks measured against an older maximum"),
                         llvm::cl::init(true)};

@@ -105,7 +105,7 @@ template <class Range, class Name> std::string choicesOf(const Range &range, Nam
 const char *const passNames[] = {"split_kv",    "order_work",   "skip_blocks",     "pipeline_loads",
                                  "split_roles", "exact_counts", "overlap_softmax", "hold_q",
                                  "ping_pong",   "defer_max",    "multicast",       "stage_store",
-                                 "overlap_scores"};
+                                 "overlap_sums"};
 
 void readPasses(Reader &reader, std::map<std::string, bool> &passes) {
   const json::Value *value = reader.take("passes");

@@ -47,7 +47,7 @@ static void addTilePasses(OpPassManager &pm, const PipelineOptions &options,
   optional(options.multicast, createFlashTileMulticast());
   optional(options.exactCounts, createFlashTileExactCounts());
   optional(options.overlapSoftmax, createFlashTileOverlapSoftmax());
-  optional(options.overlapScores, createFlashTileOverlapScores());
+  optional(options.overlapSums, createFlashTileOverlapSums());
   optional(options.deferMax, createFlashTileDeferMax());
   optional(options.holdQ, createFlashTileHoldQ());
   optional(options.pingPong, createFlashTilePingPong());

@@ -69,7 +69,7 @@ public:
         pm.addPass(createFlashTilePipelineLoads());
       if (variant.splitRoles)
         pm.addPass(createFlashTileSplitRoles());
-      pm.addPass(createFlashTileOverlapScores());
+      pm.addPass(createFlashTileOverlapSums());
       pm.addPass(createFlashTileStageStore());
       ConvertFlashTileToLoopsOptions loops;
       loops.clock = variant.clock;

@@ -158,6 +158,8 @@ SmallVector<Value> BackwardBuilder::buildBlock(Value kt, Value vt, Value bi, Val
     return product(k.cast(p, element), false, dot, false, N, Dv, carried[1]);
   };
   const bool early = plan.getFlag("early_dv").value_or(false);
+  // Behind another block's dQ, which is added up while dV and dK are multiplied.
+  const bool late = !early && plan.getFlag("overlap").value_or(false);
   Value dvf = early ? multiplyDv() : Value();
   Value et = k.wait(er, it), dp = await(dpf), delta = read(et);
   SmallVector<Value> inputs{p, dp, delta};
@@ -175,7 +177,7 @@ SmallVector<Value> BackwardBuilder::buildBlock(Value kt, Value vt, Value bi, Val
   tile::ReleaseOp::create(b, er, it);
   if (shares)
     p = k.cast(p, element);
-  else if (!early)
+  else if (!early && !late)
     dvf = multiplyDv();
   ds = k.cast(ds, element);
   if (shares)
@@ -206,12 +208,19 @@ SmallVector<Value> BackwardBuilder::buildBlock(Value kt, Value vt, Value bi, Val
     return product(dst, true, some, false, M, columns);
   };
   dqf = multiplyDq(0);
+  if (late)
+    dvf = multiplyDv();
   if (beside)
     multiplyDk();
-  Value dv = await(dvf);
-  if (shares)
-    tile::ReleaseOp::create(b, pr, it);
-  tile::ReleaseOp::create(b, dor, it);
+  Value dv;
+  auto awaitDv = [&] {
+    dv = await(dvf);
+    if (shares)
+      tile::ReleaseOp::create(b, pr, it);
+    tile::ReleaseOp::create(b, dor, it);
+  };
+  if (!late)
+    awaitDv();
   if (!beside)
     awaitDk();
   Value place = turns ? placeOf(q, bi, h, j) : Value(), turn = turns ? turnOf(row, n) : Value();
@@ -223,6 +232,8 @@ SmallVector<Value> BackwardBuilder::buildBlock(Value kt, Value vt, Value bi, Val
     tile::StoreOp::create(b, dq, sumv, bi, h, row, firstColumn(part), /*ring=*/Value(),
                           /*it=*/Value(), turns, at, turn, /*sum=*/b.getUnitAttr());
   }
+  if (late)
+    awaitDv();
   if (beside)
     awaitDk();
   return {dk, dv};
