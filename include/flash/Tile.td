@@ -67,7 +67,8 @@ class Tile_Enum<string n, string text, list<I32EnumAttrCase> cases> : I32EnumAtt
 class Tile_EnumAttr<EnumAttrInfo e, string mnem> : EnumAttr<Tile_Dialect, e, mnem> { let assemblyFormat = "$value"; }
 
 def UnitEnum : Tile_Enum<"Unit", "who may execute an op", [
-  I32EnumAttrCase<"any", 0>, I32EnumAttrCase<"copy", 1>, I32EnumAttrCase<"tensor", 2>, I32EnumAttrCase<"vector", 3>]>;
+  I32EnumAttrCase<"any", 0>, I32EnumAttrCase<"copy", 1>, I32EnumAttrCase<"tensor", 2>, I32EnumAttrCase<"vector", 3>,
+  I32EnumAttrCase<"turn", 4>]>;
 def SoftmaxEnum : Tile_Enum<"SoftmaxMode", "what a softmax step is measured against", [
   I32EnumAttrCase<"first", 0>, I32EnumAttrCase<"online", 1>, I32EnumAttrCase<"deferred", 2>]>;
 def SoftmaxAttr : Tile_EnumAttr<SoftmaxEnum, "softmax">;
@@ -396,20 +397,32 @@ def StoreOp : Tile_Op<"store", "vector", [AttrSizedOperandSegments]> {
     With `sum` it is added to what is there, in f32; other blocks may add to the same rows at the same time. With
     `turn(%turns[%place] is %turn)` it waits until that element of turns is `turn`, and makes it one more when it has
     added: so that a row's sum has an order. Blocks must take the work in an order in which no one waits for work behind
-    its own.
+    its own. With `kept` a flash_tile.keep_turn of another role, of the same instance, does both beside other work.
   }];
   let example = [{flash_tile.store %o -> %v[%b, %h, %row] col %c256 : <64x256xbf16> -> <512xbf16>
     flash_tile.store %o -> %v[%b, %h, %row] via %r[%w] : !flash_tile.ring<2x64x64xbf16> : <64x256xbf16> -> <256xbf16>
     flash_tile.store sum %dq -> %acc[%b, %h, %row] turn(%turns[%i] is %n : memref<?xi32>) : <64x128xf32> -> <128xf32>}];
   let arguments = (ins FragType:$value, ViewType:$view, Index:$batch, Index:$head, Index:$row, Optional<Index>:$col,
                        Optional<RingType>:$ring, Optional<Index>:$it, Optional<Rows>:$turns, Optional<Index>:$place,
-                       Optional<Index>:$turn, UnitAttr:$sum);
-  let assemblyFormat = [{ (`sum` $sum^)? $value `->` $view `[` $batch `,` $head `,` $row `]` (`col` $col^)?
+                       Optional<Index>:$turn, UnitAttr:$sum, UnitAttr:$kept);
+  let assemblyFormat = [{ (`sum` $sum^)? (`kept` $kept^)? $value `->` $view `[` $batch `,` $head `,` $row `]` (`col` $col^)?
     (`via` $ring^ `[` $it `]` `:` type($ring))? (`turn` `(` $turns^ `[` $place `]` `is` $turn `:` type($turns) `)`)?
     attr-dict `:` type($value) `->` type($view) }];
   let builders = [OpBuilder<(ins "::mlir::Value":$value, "::mlir::Value":$view, "::mlir::Value":$batch, "::mlir::Value":$head,
                                  "::mlir::Value":$row)>];
   let hasVerifier = 1;
+}
+
+def KeepTurnOp : Tile_Op<"keep_turn", "turn"> {
+  let summary = "waits until an element of turns is `turn`, lets the next `kept` store of its instance add, and passes the turn on";
+  let meaning = [{
+    Instance i of its role keeps the turns of instance i of the role that stores, one for each of its `kept` stores, in
+    their order: so that neither the look at the turn nor the wait until the sum can be seen by other blocks holds up
+    products.
+  }];
+  let example = "flash_tile.keep_turn %turns[%i] is %n : memref<?xi32>";
+  let arguments = (ins Rows:$turns, Index:$place, Index:$turn);
+  let assemblyFormat = "$turns `[` $place `]` `is` $turn attr-dict `:` type($turns)";
 }
 
 //===----------------------------------------------------------------------===//

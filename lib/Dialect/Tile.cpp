@@ -147,12 +147,12 @@ LogicalResult ViewOp::verify() {
     return emitOpError() << "needs rows padded to a positive number, has "
                          << static_cast<int64_t>(getPadded());
   if (getCells() && (cols % 8 || getPadded() % 16 || !memref.getElementType().isF32()))
-    return emitOpError() << "needs f32 columns in eights and rows padded to sixteens for cells, has "
-                         << getView().getType() << " padded to "
-                         << static_cast<int64_t>(getPadded());
+    return emitOpError()
+           << "needs f32 columns in eights and rows padded to sixteens for cells, has "
+           << getView().getType() << " padded to " << static_cast<int64_t>(getPadded());
   for (Operation *user : getView().getUsers())
-    if (auto store = dyn_cast<StoreOp>(user); getCells() && !isa<LoadOp, LengthOp>(user) &&
-                                              !(store && store.getSum()))
+    if (auto store = dyn_cast<StoreOp>(user);
+        getCells() && !isa<LoadOp, LengthOp>(user) && !(store && store.getSum()))
       return emitOpError("needs cells to be loaded or added to, nothing else");
   if (getBatchIdx() && !hasBatch() && !getCuSeqlens())
     return emitOpError() << "needs several sequences for batch_idx, has " << memref;
@@ -412,8 +412,10 @@ LogicalResult StoreOp::verify() {
     return emitOpError("adds in f32, has ") << getValue().getType();
   if (getSum() && getView().getType().getShape()[0] == 1)
     return emitOpError("adds to rows of several columns, has ") << getView().getType();
-  if (getTurns() && !getSum())
+  if ((getTurns() || getKept()) && !getSum())
     return emitOpError("needs sum besides a turn: what is not added needs no order");
+  if (getTurns() && getKept())
+    return emitOpError("waits for a turn that another role keeps");
   if (!getRing())
     return success();
   RingType ring = getRing().getType();
@@ -432,7 +434,8 @@ LogicalResult StoreOp::verify() {
 void StoreOp::build(OpBuilder &b, OperationState &state, Value value, Value view, Value batch,
                     Value head, Value row) {
   build(b, state, value, view, batch, head, row, /*col=*/Value(), /*ring=*/Value(), /*it=*/Value(),
-        /*turns=*/Value(), /*place=*/Value(), /*turn=*/Value(), /*sum=*/UnitAttr());
+        /*turns=*/Value(), /*place=*/Value(), /*turn=*/Value(), /*sum=*/UnitAttr(),
+        /*kept=*/UnitAttr());
 }
 
 //===----------------------------------------------------------------------===//

@@ -151,8 +151,9 @@ static std::optional<std::string> whyNotOnSm90(const Plan &plan, const Problem &
   if (plan.stagedColumns != 0 && plan.stagedColumns != summedColumns(plan))
     return "expected staged_columns of 0 or the " + std::to_string(summedColumns(plan)) +
            " columns of dQ that a consumer sums, it is " + std::to_string(plan.stagedColumns);
-  if (plan.ordered)
-    return "consumers sum in any order; set warps instead, or leave ordered out";
+  if (plan.ordered && plan.consumers >= warpgroupWarps)
+    return "expected a warp of the producer's for each consumer's turns, there are " +
+           std::to_string(plan.consumers) + " consumers; leave ordered out";
   // A thread has half of a row of products: dK, dV, P, dP, and capped scores.
   const int64_t held =
       (plan.headTile + plan.headTileV + (problem.softcap ? 3 : 2) * plan.tileM) / 2;
@@ -221,12 +222,13 @@ static void chooseOrder(Plan &plan, const Problem &problem, const PlanOverrides 
   const bool causal = plan.mask.kind == MaskKind::causal;
   plan.order = problem.packedK          ? WorkOrder::varlenDynamic
                : causal && plan.ordered ? WorkOrder::backwardSpt
-               : causal                 ? WorkOrder::backwardLpt
+               : causal || plan.ordered ? WorkOrder::backwardLpt
                                         : WorkOrder::single;
   plan.reasons.order =
       problem.packedK ? "sequences differ in length: each has as many tiles as its keys fill"
       : causal && plan.ordered ? "the last keys first: their queries are the first to be done"
       : causal                 ? "tiles differ: the longest first"
+      : plan.ordered           ? "few tiles of a head at once, for each waits for those before it"
                                : "all tiles cost about the same";
   if (overrides.order) {
     plan.order = *overrides.order;

@@ -38,7 +38,7 @@ Reason stage(func::FuncOp kernel, int64_t columns) {
     return "the kernel has no view of where the output is stored";
   if (view.getPartial())
     return "keys are split: parts are stored as they are computed, in f32";
-  if (store.getTurns())
+  if (store.getTurns() || store.getKept())
     return "sums are added in turns, each before the next";
   if (view.getGroup() > 1)
     return "the rows of a tile belong to several heads";

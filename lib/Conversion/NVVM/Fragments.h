@@ -60,6 +60,8 @@ public:
   mlir::Value sum(B &b, tile::SumOp op, mlir::Value value);
   /// Packed pairs, as 16 bytes a lane; f32, as 8; or one f32 a row from the first of its lanes.
   void store(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in);
+  /// In a warp beside those that store.
+  void keepTurn(B &b, tile::KeepTurnOp op, tile::KeepTurnOp::Adaptor in);
   /// Rows of a kernel that multiplies nothing.
   mlir::Value load(B &b, tile::LoadOp op, tile::LoadOp::Adaptor in);
   /// In such a kernel, whose shared memory has room for a fragment.

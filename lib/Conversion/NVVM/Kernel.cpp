@@ -63,6 +63,11 @@ Value broadcastLane0(ImplicitLocOpBuilder &b, Value value) {
   return shuffle(b, value, 0, NVVM::ShflKind::idx);
 }
 
+Value warpId(ImplicitLocOpBuilder &b) {
+  Value warp = arith::DivUIOp::create(b, threadId(b), i32(b, schedule::warpThreads));
+  return broadcastLane0(b, warp);
+}
+
 Value anyAtBarrier(ImplicitLocOpBuilder &b, Value predicate, Value id, int64_t threads) {
   Value any = LLVM::InlineAsmOp::create(
                   b, b.getI32Type(), ValueRange{predicate, id, i32(b, threads)},
@@ -176,6 +181,7 @@ LogicalResult Kernel::check() {
         refuse(roles) << "roles that multiply need equal warps, have " << multiplying << " and "
                       << role.getWarps();
       warps = multiplying = role.getWarps();
+      consumers += role.getInstances();
     }
     if (all * 32 != threads)
       refuse(roles) << "roles need " << all * 32 << " threads, the kernel has " << threads;
@@ -204,10 +210,9 @@ LogicalResult Kernel::check() {
                         type.getElementType().isF32(),
                  table = isa<memref::LoadOp, memref::StoreOp>(op) && type.getRank() <= 2 &&
                          type.getElementType().isInteger(32);
-      if (!isArgument(operand) ||
-          (!isa<tile::ViewOp, tile::ForWorkOp, tile::FinalizeOp, tile::RotateOp, tile::StoreOp>(
-               op) &&
-           !sink && !table && !(dim && dim.getConstantIndex())))
+      if (!isArgument(operand) || (!isa<tile::ViewOp, tile::ForWorkOp, tile::FinalizeOp,
+                                        tile::RotateOp, tile::StoreOp, tile::KeepTurnOp>(op) &&
+                                   !sink && !table && !(dim && dim.getConstantIndex())))
         refuse(op)
             << "memrefs are the kernel's arguments, for views, sinks, schedules and constant "
                "dims only";

@@ -23,9 +23,10 @@ public:
   static mlir::FailureOr<Kernel> create(mlir::func::FuncOp func);
 
   mlir::func::FuncOp func;
-  int64_t threads;     ///< of a block
-  int64_t sharedBytes; ///< of a block
-  int64_t warps;       ///< of the instance that multiplies
+  int64_t threads;       ///< of a block
+  int64_t sharedBytes;   ///< of a block
+  int64_t warps;         ///< of the instance that multiplies
+  int64_t consumers = 0; ///< instances of the role that multiplies
   bool hasRoles;
   bool gradients;        ///< whether it sums them up
   bool inStep;           ///< warps multiply by mma.sync and copy, all in the same steps
@@ -141,6 +142,8 @@ mlir::Value anyAtBarrier(mlir::ImplicitLocOpBuilder &b, mlir::Value predicate, m
                          int64_t threads);
 /// `value` of lane 0: tells the compiler that it is uniform.
 mlir::Value broadcastLane0(mlir::ImplicitLocOpBuilder &b, mlir::Value value);
+/// Of the block, uniform.
+mlir::Value warpId(mlir::ImplicitLocOpBuilder &b);
 
 } // namespace flash::nvvm
 

@@ -257,9 +257,18 @@ private:
 
 std::string Sm90Emitter::whyNotBuilt(Operation *op) const {
   if (auto roles = dyn_cast<tile::RolesOp>(op)) {
+    int64_t before = 0; // warps
     for (auto role : roles.getRoles().getAsRange<tile::RoleAttr>()) {
-      bool copies = llvm::is_contained(role.getUnits(), tile::Unit::copy);
-      if (role.getWarps() != kWarpsPerGroup)
+      const bool copies = llvm::is_contained(role.getUnits(), tile::Unit::copy),
+                 keeps = llvm::is_contained(role.getUnits(), tile::Unit::turn);
+      const int64_t sharing = before % kWarpsPerGroup; // a group with those before
+      before += role.getInstances() * role.getWarps();
+      // Keepers are the last warps of the copying group, one for each consumer.
+      if (keeps ? role.getWarps() != 1 || !sharing || before != kWarpsPerGroup ||
+                      role.getInstances() != kernel.consumers
+                : sharing || (role.getWarps() != kWarpsPerGroup &&
+                              (!copies || gathers ||
+                               role.getWarps() + kernel.consumers != kWarpsPerGroup)))
         return "a role of " + std::to_string(role.getWarps()) + " warps";
       if (copies && role.getUnits().size() == 1 && role.getInstances() > 1)
         return "a role that copies several times";

@@ -206,42 +206,61 @@ static void expandLoad(IRRewriter &rewriter, memref::LoadOp load, Kernel &kernel
         load, toI32(b, kernel.entry(b, load.getMemRef(), at[0], at.size() > 1 ? at[1] : Value())));
 }
 
-/// One branch on the warp group; the last role takes the rest.
+/// One branch on the warp group; the last role takes the rest. Roles of fewer warps share a group
+/// and its registers, which is entered once: setmaxnreg is an instruction of a whole warpgroup (PTX
+/// ISA, "setmaxnreg").
 static void expandRoles(IRRewriter &rewriter, tile::RolesOp op, TileEmitter &emitter) {
   B b(op.getLoc(), rewriter);
   Value group = emitter.warpGroup(b);
-  int64_t first = 0;
+  const int64_t perGroup = emitter.warpsPerGroup();
+  auto warpsOf = [](Attribute attr) {
+    auto role = cast<tile::RoleAttr>(attr);
+    return role.getInstances() * role.getWarps();
+  };
+  int64_t all = 0, first = 0;
+  for (Attribute attr : op.getRoles())
+    all += warpsOf(attr);
+  Operation *rest = nullptr; // what the groups behind do
   for (auto [attr, region] : llvm::zip(op.getRoles(), op.getBodies())) {
     auto role = cast<tile::RoleAttr>(attr);
-    int64_t groups = role.getInstances() * role.getWarps() / emitter.warpsPerGroup();
+    const int64_t warps = warpsOf(attr), groups = schedule::ceilDiv(first + warps, perGroup);
+    if (first % perGroup == 0) {
+      if (rest)
+        b.setInsertionPoint(rest);
+      if (groups * perGroup < all) {
+        Value isMine = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, group, i32(b, groups));
+        auto branch = scf::IfOp::create(b, isMine, /*withElseRegion=*/true);
+        rest = branch.elseBlock()->getTerminator();
+        b.setInsertionPoint(branch.thenBlock()->getTerminator());
+      }
+      emitter.enterRole(b, role);
+    }
+    const bool shares = warps % perGroup;
+    const int64_t step = shares ? role.getWarps() : role.getWarps() / perGroup;
+    Value number = arith::SubIOp::create(b, shares ? warpId(b) : group,
+                                         i32(b, shares ? first : first / perGroup));
+    Operation *others = nullptr; // what the warps behind do
+    if (shares && (first + warps) % perGroup) {
+      Value isMine = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, number, i32(b, warps));
+      auto branch = scf::IfOp::create(b, isMine, /*withElseRegion=*/true);
+      others = branch.elseBlock()->getTerminator();
+      b.setInsertionPoint(branch.thenBlock()->getTerminator());
+    }
+    if (step != 1)
+      number = arith::DivUIOp::create(b, number, i32(b, step));
+    Value instance = toIndex(b, number);
     Block *into = b.getInsertionBlock();
     Block::iterator at = b.getInsertionPoint();
-    Operation *rest = nullptr;
-    if (attr != op.getRoles().getValue().back()) {
-      Value isMine =
-          arith::CmpIOp::create(b, arith::CmpIPredicate::ult, group, i32(b, first + groups));
-      auto branch = scf::IfOp::create(b, isMine, /*withElseRegion=*/true);
-      rest = branch.elseBlock()->getTerminator();
-      into = branch.thenBlock();
-      at = into->getTerminator()->getIterator();
-      b.setInsertionPoint(into, at);
-    }
-    emitter.enterRole(b, role);
-    Value number = arith::SubIOp::create(b, group, i32(b, first));
-    if (role.getWarps() != emitter.warpsPerGroup())
-      number = arith::DivUIOp::create(b, number, i32(b, role.getWarps() / emitter.warpsPerGroup()));
-    Value instance = toIndex(b, number);
     if (llvm::equal(role.getUnits(), ArrayRef{tile::Unit::copy})) {
-      auto alone = scf::IfOp::create(b, emitter.isCopier(b));
-      into = alone.thenBlock();
+      into = scf::IfOp::create(b, emitter.isCopier(b)).thenBlock();
       at = into->getTerminator()->getIterator();
     }
     Operation *yield = region.front().getTerminator();
     rewriter.inlineBlockBefore(&region.front(), into, at, instance);
     rewriter.eraseOp(yield);
-    if (rest)
-      b.setInsertionPoint(rest);
-    first += groups;
+    if (others)
+      b.setInsertionPoint(others);
+    first += warps;
   }
   rewriter.eraseOp(op);
 }

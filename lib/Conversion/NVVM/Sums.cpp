@@ -4,6 +4,17 @@
 // joined by shuffles, the eights of a row through shared memory. In global memory: other blocks add
 // to the same rows, in any order or each in its turn.
 //
+// A turn is passed on when what was added can be seen: by a release in one thread, behind a barrier
+// of all that added. The next awaits it by an acquire in one thread, in front of a barrier of all
+// that will add. So each sum is before the next in causality order, and in coherence order (PTX
+// ISA, "Memory consistency model": barriers synchronize, and causality is transitive).
+//
+// Nobody waits for ever. A block waits for blocks of smaller ordinals alone, those that have the
+// key tiles before its own in the order of the sum; blocks are started in the order of their
+// ordinals, also where there are more than the machine holds at once, and a sequence's key tiles,
+// packed or not, have ordinals in the order of its sums. So of those that are not done the block of
+// the smallest ordinal runs, and it waits for none: all before it have passed all their turns on.
+//
 //===----------------------------------------------------------------------===//
 #include "Fragments.h"
 #include "Ldmatrix.h"
@@ -79,9 +90,9 @@ static Value inlineAsm(B &b, Type result, ValueRange operands, StringRef text,
   return op.getNumResults() ? op.getResult(0) : Value();
 }
 
-/// All look until all have seen the turn: in step, for barriers stand in no divergent code (PTX
-/// ISA, "barrier").
-static void awaitTurn(B &b, Value place, Value turn, int64_t threads) {
+/// All look until `agree` says that none looks on: in step, for barriers stand in no divergent code
+/// (PTX ISA, "barrier").
+static void awaitTurn(B &b, Value place, Value turn, function_ref<Value(Value)> agree) {
   OpBuilder::InsertionGuard guard(b);
   Value wanted = toI32(b, turn);
   auto loop = scf::WhileOp::create(b, TypeRange(), ValueRange());
@@ -89,16 +100,42 @@ static void awaitTurn(B &b, Value place, Value turn, int64_t threads) {
   Value seen =
       inlineAsm(b, b.getI32Type(), place, "ld.acquire.gpu.global.b32 $0, [$1];", "=r,l,~{memory}");
   Value isOther = arith::CmpIOp::create(b, arith::CmpIPredicate::ne, seen, wanted);
-  scf::ConditionOp::create(b, anyAtBarrier(b, isOther, i32(b, 0), threads), ValueRange());
+  scf::ConditionOp::create(b, agree(isOther), ValueRange());
   b.createBlock(&loop.getAfter());
   scf::YieldOp::create(b);
 }
 
-static void passTurn(B &b, Value place) {
-  NVVM::Barrier0Op::create(b);
-  Value isFirst = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, threadId(b), i32(b, 0));
+/// In the one thread of `thread` 0.
+static void passTurn(B &b, Value place, Value thread) {
+  Value isFirst = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, thread, i32(b, 0));
   inlineAsm(b, LLVM::LLVMVoidType::get(b.getContext()), ValueRange{place, i32(b, 1), isFirst},
             "@$2 red.release.gpu.global.add.u32 [$0], $1;", "l,r,b,~{memory}");
+}
+
+/// A consumer and the warp that keeps its turns meet at two named barriers, behind those of the
+/// block and of the consumers: one lets the consumer add, at the other it has added. `consumer`
+/// counts from 0, i32.
+static void meetKeeper(B &b, const Kernel &kernel, Value consumer, bool hasAdded, bool waits) {
+  const int64_t threads = (kernel.warps + 1) * schedule::warpThreads,
+                first = 1 + (1 + hasAdded) * kernel.consumers;
+  Value id = arith::AddIOp::create(b, consumer, i32(b, first));
+  if (waits)
+    NVVM::BarrierOp::create(b, Type(), id, i32(b, threads), NVVM::BarrierReductionAttr(), Value());
+  else
+    NVVM::BarrierArriveOp::create(b, id, i32(b, threads));
+}
+
+void Fragments::keepTurn(B &b, tile::KeepTurnOp op, tile::KeepTurnOp::Adaptor in) {
+  Value place = kernel.element(b, op.getTurns(), in.getPlace());
+  Value consumer = arith::SubIOp::create(
+      b, warpId(b), i32(b, schedule::warpgroupWarps - kernel.consumers)); // the last of the group
+  awaitTurn(b, place, in.getTurn(), [&](Value isOther) -> Value {
+    Value others = arith::ExtUIOp::create(b, b.getI32Type(), isOther);
+    return arith::CmpIOp::create(b, arith::CmpIPredicate::ne, broadcastLane0(b, others), i32(b, 0));
+  });
+  meetKeeper(b, kernel, consumer, /*hasAdded=*/false, /*waits=*/false);
+  meetKeeper(b, kernel, consumer, /*hasAdded=*/true, /*waits=*/true);
+  passTurn(b, place, laneId(b));
 }
 
 /// In one lane, always the same: groups of copies are a thread's own.
@@ -210,14 +247,26 @@ void Fragments::addCells(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in) {
 
 void Fragments::storeSum(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in) {
   Value turn = op.getTurns() ? kernel.element(b, op.getTurns(), in.getPlace()) : Value();
-  if (turn)
-    awaitTurn(b, turn, in.getTurn(), kernel.threads);
+  Value consumer;
+  if (turn) {
+    awaitTurn(b, turn, in.getTurn(),
+              [&](Value isOther) { return anyAtBarrier(b, isOther, i32(b, 0), kernel.threads); });
+  } else if (op.getKept()) {
+    Value group =
+        arith::DivUIOp::create(b, freshThreadId(b), i32(b, kernel.warps * schedule::warpThreads));
+    consumer = arith::SubIOp::create(b, group, i32(b, 1));
+    meetKeeper(b, kernel, consumer, /*hasAdded=*/false, /*waits=*/true);
+  }
   if (viewOf(op.getView()).getCells())
     addCells(b, op, in);
   else
     addRows(b, op, in);
-  if (turn)
-    passTurn(b, turn);
+  if (turn) {
+    NVVM::Barrier0Op::create(b);
+    passTurn(b, turn, threadId(b));
+  } else if (consumer) {
+    meetKeeper(b, kernel, consumer, /*hasAdded=*/true, /*waits=*/false);
+  }
 }
 
 Value Fragments::loadSum(B &b, tile::LoadOp op, tile::LoadOp::Adaptor in) {

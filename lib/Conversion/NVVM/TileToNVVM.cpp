@@ -189,6 +189,10 @@ void addPatterns(RewritePatternSet &patterns, const TypeConverter &types, Machin
       m.fragments.store(b, op, in);
     return {};
   });
+  add(+[](Machine &m, B &b, tile::KeepTurnOp op, tile::KeepTurnOp::Adaptor in) -> Values {
+    m.fragments.keepTurn(b, op, in);
+    return {};
+  });
   patterns.add<ConvertMap>(types, patterns.getContext(), machine);
 
   struct ConvertMmaWait : OpConversionPattern<tile::MmaWaitOp> {

@@ -230,7 +230,8 @@ SmallVector<Value> BackwardBuilder::buildBlock(Value kt, Value vt, Value bi, Val
       tile::ReleaseOp::create(b, dsr, it);
     Value at = turns && parts > 1 ? add(mul(place, k.index(parts)), k.index(part)) : place;
     tile::StoreOp::create(b, dq, sumv, bi, h, row, firstColumn(part), /*ring=*/Value(),
-                          /*it=*/Value(), turns, at, turn, /*sum=*/b.getUnitAttr());
+                          /*it=*/Value(), turns, at, turn, /*sum=*/b.getUnitAttr(),
+                          /*kept=*/UnitAttr());
   }
   if (late)
     awaitDv();

@@ -100,6 +100,10 @@ void flash::narrowKeys(ForWorkOp work, Value w, const Division &division, const 
     operand.set(
         SliceOp::create(b, loc, part, operand.get(), ofRows ? zero : at, ofRows ? at : Value()));
   };
+  /// Each consumer has turns of its own.
+  auto toOwnPlace = [&](OpOperand &place) {
+    place.assign(plus(times(place.get(), division.consumers), w));
+  };
   work.walk([&](Operation *op) {
     llvm::for_each(op->getResults(), narrow);
     for (Region &region : op->getRegions())
@@ -113,11 +117,13 @@ void flash::narrowKeys(ForWorkOp work, Value w, const Division &division, const 
         slice(mma.getAMutable(), /*ofRows=*/true);
     } else if (auto write = dyn_cast<WriteOp>(op)) {
       write.getRowMutable().assign(first);
+    } else if (auto keep = dyn_cast<KeepTurnOp>(op)) {
+      toOwnPlace(keep.getPlaceMutable());
     } else if (auto mask = dyn_cast<MaskOp>(op)) {
       mask.getRow0Mutable().assign(plus(mask.getRow0(), first));
     } else if (auto store = dyn_cast<StoreOp>(op)) {
-      if (store.getTurns()) // each consumer has its own
-        store.getPlaceMutable().assign(plus(times(store.getPlace(), division.consumers), w));
+      if (store.getTurns())
+        toOwnPlace(store.getPlaceMutable()[0]);
       ArrayRef<int64_t> shape = store.getValue().getType().getShape();
       if (!queryValues.contains(store.getValue()))
         store.getRowMutable().assign(plus(store.getRow(), first));

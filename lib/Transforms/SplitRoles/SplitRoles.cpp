@@ -1,7 +1,8 @@
 //===- SplitRoles.cpp - copies and products get programs of their own -----===//
 //
 // Each role is a clone of the kernel's work without the ops that its units may not execute. The
-// consumers divide a tile: its rows, or the columns of V and so of the output (Divide.h).
+// consumers divide a tile: its rows, or the columns of V and so of the output (Divide.h). Where
+// sums have an order, warps that the producer does not need keep the consumers' turns.
 //
 //===----------------------------------------------------------------------===//
 #include "Divide.h"
@@ -107,6 +108,28 @@ void eraseStrangers(ForWorkOp work, ArrayRef<Unit> units) {
 // The pass
 //===----------------------------------------------------------------------===//
 
+/// Puts the keeping of its turn before each store that has one.
+void keepTurns(ForWorkOp work) {
+  work.walk([](StoreOp store) {
+    if (!store.getTurns())
+      return;
+    OpBuilder b(store);
+    KeepTurnOp::create(b, store.getLoc(), store.getTurns(), store.getPlace(), store.getTurn());
+  });
+}
+
+/// Leaves a consumer's turns to their keeper.
+void leaveTurns(ForWorkOp work) {
+  work.walk([](StoreOp store) {
+    if (!store.getTurns())
+      return;
+    store.getTurnsMutable().clear();
+    store.getPlaceMutable().clear();
+    store.getTurnMutable().clear();
+    store.setKept(true);
+  });
+}
+
 Reason split(func::FuncOp kernel, PlanAttr plan, Division &division) {
   auto works = kernel.getBody().getOps<ForWorkOp>();
   if (!llvm::hasSingleElement(works) ||
@@ -133,17 +156,27 @@ Reason split(func::FuncOp kernel, PlanAttr plan, Division &division) {
 
   OpBuilder b(work);
   Location loc = work.getLoc();
-  const Unit producerUnits[] = {Unit::copy}, consumerUnits[] = {Unit::tensor, Unit::vector},
+  const Unit producerUnits[] = {Unit::copy}, keeperUnits[] = {Unit::turn},
+             consumerUnits[] = {Unit::tensor, Unit::vector},
              allUnits[] = {Unit::copy, Unit::tensor, Unit::vector};
-  auto role = [&](StringRef name, int64_t instances, unsigned index,
+  auto role = [&](StringRef name, int64_t instances, int64_t warps, unsigned index,
                   ArrayRef<Unit> units) -> Attribute {
-    return RoleAttr::get(b.getContext(), name, instances, schedule::warpgroupWarps,
+    return RoleAttr::get(b.getContext(), name, instances, warps,
                          plan.getInt("registers", index).value_or(0), units);
   };
+  constexpr int64_t all = schedule::warpgroupWarps;
+  // On a CPU programs run one by one: who stores looks at the turn itself.
+  auto target = kernel->getAttrOfType<TargetAttr>("flash.target");
+  const bool keeps = plan.getFlag("ordered") == true && !division.copies && target &&
+                     schedule::machineOf(target.target()).roles && division.consumers < all;
+  if (keeps)
+    keepTurns(work);
   SmallVector<Attribute> attrs;
   if (!division.copies)
-    attrs.push_back(role("producer", 1, 0, producerUnits));
-  attrs.push_back(role("consumer", division.consumers, 1,
+    attrs.push_back(role("producer", 1, keeps ? all - division.consumers : all, 0, producerUnits));
+  if (keeps)
+    attrs.push_back(role("keeper", division.consumers, 1, 0, keeperUnits));
+  attrs.push_back(role("consumer", division.consumers, all, 1,
                        division.copies ? ArrayRef(allUnits) : ArrayRef(consumerUnits)));
   auto roles = RolesOp::create(b, loc, b.getArrayAttr(attrs), attrs.size());
   Value tiles;
@@ -159,17 +192,20 @@ Reason split(func::FuncOp kernel, PlanAttr plan, Division &division) {
     map.clear();
     auto clone = cast<ForWorkOp>(b.clone(*work, map));
     YieldOp::create(b, loc, ValueRange());
-    const bool consumes = region.getRegionNumber() + 1 == attrs.size();
+    const unsigned number = region.getRegionNumber();
+    const bool consumes = number + 1 == attrs.size();
     if (tiles) {
       clone.getRingMutable().assign(tiles);
       clone.setTakes(!consumes);
     }
-    if (consumes)
-      divideConsumer(clone, block->getArgument(0), division, map);
-    else
+    if (number == 0 && !consumes)
       divideProducer(clone, division);
+    else
+      divideConsumer(clone, block->getArgument(0), division, map);
+    if (consumes && keeps)
+      leaveTurns(clone);
     if (!division.copies)
-      eraseStrangers(clone, consumes ? ArrayRef(consumerUnits) : ArrayRef(producerUnits));
+      eraseStrangers(clone, cast<RoleAttr>(attrs[number]).getUnits());
   }
   work.erase();
 
