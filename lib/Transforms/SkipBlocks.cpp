@@ -4,7 +4,8 @@
 //                                       for i in right .. right + inner:   not masked
 //                                       for i in ...: left masked, then sink tokens masked
 //
-// Blocks are of keys, or of the queries that a tile of keys needs.
+// Blocks are of keys, or of the queries that a tile of keys needs. They count down from the last;
+// queries may count up too: then the runs come the other way round.
 //
 //===----------------------------------------------------------------------===//
 #include "KernelRuns.h"
@@ -65,31 +66,40 @@ struct SkipBlocks : flash::impl::FlashTileSkipBlocksBase<SkipBlocks> {
     auto range = tile::BlockRangeOp::create(
         b, counts, mask.getRow0(), mask.getLenQ(), mask.getLenK(), split, splits, rows, block,
         mask.getMask(), mask.getGroup(), /*every_row=*/false, /*queries=*/mask.getTrans());
-    Value afterRight = range.getRight(), afterInner = add(afterRight, range.getInner());
     struct Run {
       StringRef name;
       Value from, to, end;
       bool masked;
     };
-    SmallVector<Run> runs{{"right", all.getLowerBound(), afterRight, range.getEnd(), true},
-                          {"inner", afterRight, afterInner, range.getEnd(), false}};
-    Value total = afterInner;
-    // Where blocks are queries, these are the ones that do not see far enough.
-    if (mask.getTrans() ? shape.boundsRight() : shape.boundsLeft()) {
-      total = add(total, range.getLeft());
-      runs.push_back({"left", afterInner, total, range.getEnd(), true});
-    }
+    SmallVector<Run> runs;
+    Value total, oldTotal = all.getUpperBound();
+    auto append = [&](StringRef name, Value count, Value end, bool masked) {
+      Value from = total ? total : all.getLowerBound();
+      total = total ? add(total, count) : count;
+      runs.push_back({name, from, total, end, masked});
+    };
+    auto appendRight = [&] { append("right", range.getRight(), range.getEnd(), true); };
+    auto appendLeft = [&] {
+      // Where blocks are queries, these are the ones that do not see far enough.
+      if (mask.getTrans() ? shape.boundsRight() : shape.boundsLeft())
+        append("left", range.getLeft(), range.getEnd(), true);
+    };
+    arith::AddIOp ascending = ascendingIndexOf(fill, all);
+    ascending ? appendLeft() : appendRight();
+    append("inner", range.getInner(), range.getEnd(), false);
+    ascending ? appendRight() : appendLeft();
     if (shape.hasSinkTokens() && !mask.getTrans()) {
       // block i of this run lies at sink - 1 - (i - total) = (sink + total) - 1 - i
-      Value sinkEnd = add(range.getSink(), total), from = total;
-      total = add(total, range.getSink());
-      runs.push_back({"sink", from, total, sinkEnd, true});
+      Value sinkEnd = add(range.getSink(), total);
+      append("sink", range.getSink(), sinkEnd, true);
     }
 
-    Value oldEnd = endOf(fill, all), oldTotal = all.getUpperBound();
-    if (!oldEnd)
+    Value oldEnd = endOf(fill, all), lowest;
+    if (ascending)
+      lowest = arith::SubIOp::create(b, range.getEnd(), total);
+    else if (!oldEnd)
       return fill.emitOpError(
-          "expected the rows of a fill to count down from the run's last block");
+          "expected the rows of a fill to count down from the run's last block, or up");
     SmallVector<Value> carried(all.getInitArgs());
     for (const Run &run : runs) {
       auto loop = scf::ForOp::create(b, run.from, run.to, all.getStep(), carried);
@@ -98,13 +108,17 @@ struct SkipBlocks : flash::impl::FlashTileSkipBlocksBase<SkipBlocks> {
       if (run.name == "right" && !mask.getTrans() && !shape.boundsLeft() && !shape.boundsRight())
         loop->setAttr(atMostOneName, b.getUnitAttr());
       IRMapping map;
-      map.map(oldEnd, run.end);
+      if (oldEnd)
+        map.map(oldEnd, run.end);
       map.map(all.getInductionVar(), loop.getInductionVar());
       map.map(all.getRegionIterArgs(), loop.getRegionIterArgs());
       OpBuilder inside = OpBuilder::atBlockEnd(loop.getBody());
       for (Operation &op : *all.getBody()) {
         if (auto old = dyn_cast<tile::MaskOp>(op); old && !run.masked)
           map.map(old.getResult(), map.lookup(old.getValue()));
+        else if (&op == ascending)
+          map.map(ascending.getResult(),
+                  arith::AddIOp::create(inside, op.getLoc(), lowest, loop.getInductionVar()));
         else if (auto met = dyn_cast<tile::BlockRangeOp>(inside.clone(op, map)))
           met.setMaskAttr(mask.getMask()); // whom a block of queries meets
       }
@@ -118,6 +132,13 @@ struct SkipBlocks : flash::impl::FlashTileSkipBlocksBase<SkipBlocks> {
     all.erase();
     func->setAttr(planName, planOfKernel(func).with("skip_blocks", b.getBoolAttr(true)));
     return success();
+  }
+
+  /// The 0 + i of a fill's row (0 + i) * block.
+  static arith::AddIOp ascendingIndexOf(tile::FillOp fill, scf::ForOp run) {
+    auto row = fill.getRow().getDefiningOp<arith::MulIOp>();
+    auto index = row ? row.getLhs().getDefiningOp<arith::AddIOp>() : arith::AddIOp();
+    return index && index.getRhs() == run.getInductionVar() ? index : arith::AddIOp();
   }
 
   /// The `end` of a fill's row (end - 1 - i) * block.

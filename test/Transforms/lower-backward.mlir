@@ -95,9 +95,17 @@ func.func @causal(%q: memref<?x?x4x16xbf16>, %k: memref<?x?x2x16xbf16>, %lse: me
 // CHECK-LABEL: func @packed(
 // CHECK: flash_tile.for_work "varlen_dynamic"({{.*}} packed(%{{.*}}) {{.*}}tile = 64
 
-// A turn counts the tiles of keys that the mask leaves.
+// A turn counts the tiles of keys that the mask leaves. The last keys add first, and walk their queries from the first.
 // RUNS-LABEL: func @packed(
+// RUNS: %[[END:[a-z0-9]+]], %{{.*}} = flash_tile.block_range queries
+// RUNS: %[[LOWEST:.*]] = arith.subi %[[END]], %[[TOTAL:.*]] : index
+// RUNS: scf.for %[[I:.*]] = %c0 to
+// RUNS: arith.addi %[[LOWEST]], %[[I]] : index
 // RUNS: flash_tile.block_range by <local, left = 8, right = 2, sink_tokens = 3> rows[%{{.*}}, 32] block 64
+// RUNS: {flash_tile.run = "left"}
+// RUNS: {flash_tile.run = "inner"}
+// RUNS: to %[[TOTAL]] step
+// RUNS: {flash_tile.run = "right"}
 // RUNS-NOT: by <dense>
 // RUNS-LABEL: func @packed_finish
 func.func @packed(%q: memref<?x4x16xbf16>, %k: memref<?x2x16xbf16>, %lse: memref<4x?xf32>, %s: memref<4xf32>, %cq: memref<?xi32>, %ck: memref<?xi32>) {

@@ -22,6 +22,17 @@ func.func @gpu(%q: tensor<1x8x4x64xf16>, %k: tensor<1x9x2x64xf16>, %lse: tensor<
 
 // -----
 
+// CHECK-LABEL: func @deterministic
+func.func @deterministic(%q: tensor<1x8x4x64xf16>, %k: tensor<1x9x2x64xf16>, %lse: tensor<1x4x8xf32>) {
+  // CHECK: plan = #flash.plan<tile = [128, 128], stages = 2, consumers = 2, registers = [24, 240], persistent = false{{.*}}, order = "backward_lpt"{{.*}}, ordered = true
+  %dq, %dk, %dv = flash.attention_backward %q, %k, %k, %q, %lse, %q by <dense> {deterministic, target = #flash.target<"sm_90a">}
+      : tensor<1x8x4x64xf16>, tensor<1x9x2x64xf16>, tensor<1x9x2x64xf16>, tensor<1x8x4x64xf16>, tensor<1x4x8xf32>, tensor<1x8x4x64xf16>
+      -> tensor<1x8x4x64xf16>, tensor<1x9x2x64xf16>, tensor<1x9x2x64xf16>
+  return
+}
+
+// -----
+
 // CHECK-LABEL: func @sm80
 func.func @sm80(%q: tensor<1x8x4x128xf16>, %k: tensor<1x9x2x128xf16>, %lse: tensor<1x4x8xf32>) {
   // CHECK: flash.attention_backward {{.*}} {plan = #flash.plan<tile = [64, 64], stages = 1, warps = 8, persistent = false, order = "single"

@@ -27,6 +27,25 @@ func.func @rows(%q: !t, %k: !t, %v: !t, %o: !t, %lse: !l, %do: !t, %dq: !t, %dk:
   return
 }
 
+// On a GPU warps that the producer does not need keep the turns, one for each consumer.
+// CHECK-LABEL: func @keepers(
+// CHECK: #flash_tile.role<"producer", instances = 1, warps = 2, registers = 24, units = [copy]>
+// CHECK-SAME: #flash_tile.role<"keeper", instances = 2, warps = 1, registers = 24, units = [turn]>
+// CHECK: ^bb0(%{{[a-z0-9]+}}: index):
+// CHECK: ^bb0(%[[W:[a-z0-9]+]]: index):
+// CHECK-NOT: flash_tile.wait
+// CHECK: %[[PLACE:.*]] = arith.addi %{{.*}}, %[[W]]
+// CHECK-NEXT: flash_tile.keep_turn %{{.*}}[%[[PLACE]]] is %{{.*}} : memref<?xi32,
+// CHECK-NOT: flash_tile.keep_turn
+// CHECK: ^bb0(%{{[a-z0-9]+}}: index):
+// CHECK-NOT: flash_tile.block_range
+// CHECK: flash_tile.store sum kept %{{.*}} -> %{{.*}}[%{{.*}}, %{{.*}}, %{{.*}}] : <64x64xf32> -> <64xf32>
+func.func @keepers(%q: !t, %k: !t, %v: !t, %o: !t, %lse: !l, %do: !t, %dq: !t, %dk: !t, %dv: !t, %s: f32) {
+  flash.attention_backward %q, %k, %v, %o, %lse, %do scale %s outs(%dq, %dk, %dv : !t, !t, !t) by #flash.mask<causal>
+      {target = #flash.target<"sm_90a">, plan = #flash.plan<tile = [128, 128], consumers = 2, registers = [24, 240], ordered = true>} : !t, !t, !t, !t, !l, !t
+  return
+}
+
 // One product high: its columns then.
 // CHECK-LABEL: func @columns(
 // CHECK: ^bb0(%[[W:[a-z0-9]+]]: index):

@@ -46,7 +46,8 @@ TEST(Plan, Gradients) {
   Plan plan = planned(p);
   EXPECT_EQ(plan.tileM, 64);
   EXPECT_EQ(plan.tileN, 64);
-  EXPECT_EQ(plan.order, WorkOrder::single);
+  EXPECT_EQ(plan.order, WorkOrder::backwardLpt);
+  EXPECT_EQ(planned(p, {.ordered = false}).order, WorkOrder::single);
   EXPECT_TRUE(plan.ordered);
   EXPECT_EQ(workShapeOf(plan, p).mTiles, 16); // of keys
 
@@ -71,12 +72,6 @@ TEST(Plan, GradientsThatConsumersDoNotHoldAreMultipliedByWarpsInStep) {
   EXPECT_EQ(plan.threads, 384);
   plan = planned(p, {.consumers = 2, .warps = 8});
   EXPECT_FALSE(plan.roles);
-  p.deterministic = true;
-  plan = planned(p);
-  EXPECT_FALSE(plan.roles);
-  EXPECT_EQ(plan.threads, 256);
-  EXPECT_NE(plan.reasons.tile.find("consumers sum in any order"), std::string::npos);
-  p.deterministic = false;
   EXPECT_FALSE(planned(p, {.transfer = Transfer::gather}).roles);
   EXPECT_EQ(refused(p, {.consumers = 2, .hasRoles = true, .warps = 8}),
             "expected consumers or warps, the plan has both; leave one out");
@@ -102,8 +97,10 @@ TEST(Plan, GradientsRefused) {
   EXPECT_EQ(refused(p, {.tileM = 96, .consumers = 2, .hasRoles = true}),
             "expected consumers to divide dQ in parts of 64 queries or columns, 2 have 96 by 128");
   p.deterministic = true;
-  EXPECT_EQ(refused(p, roles),
-            "consumers sum in any order; set warps instead, or leave ordered out");
+  EXPECT_TRUE(planned(p, roles).ordered);
+  EXPECT_EQ(refused(p, {.tileM = 256, .tileN = 256, .consumers = 4, .hasRoles = true}),
+            "expected a warp of the producer's for each consumer's turns, there are 4 consumers; "
+            "leave ordered out");
   p.deterministic = false, p.target = Target::cpu;
   EXPECT_EQ(refused(p, {.splitBy = SplitBy::rows}),
             "a plan of gradients has no split_by; leave it out");

@@ -118,7 +118,11 @@ void BackwardBuilder::buildTile(ValueRange at) {
     {
       OpBuilder::InsertionGuard guard(b);
       b.setInsertionPointToEnd(loop.getBody());
-      Value i = loop.getInductionVar(), j = sub(sub(end, k.index(1)), i);
+      // Where the last keys add first, their first queries are nobody else's: so all tiles of a head
+      // that run at once go on beside each other, each as many queries behind as it has keys more.
+      const bool ascends = turns && descends;
+      Value i = loop.getInductionVar(),
+            j = ascends ? add(k.index(0), i) : sub(sub(end, k.index(1)), i);
       scf::YieldOp::create(
           b, buildBlock(kt, vt, bi, head, n, j, add(before[2], i), loop.getRegionIterArgs()));
     }

@@ -48,6 +48,25 @@
 // CHECK-LABEL: llvm.func @staged_finish(
 // CHECK-COUNT-2: llvm.load %{{.*}} {alignment = 8 : i64} : !llvm.ptr<1> -> vector<2xf32>
 
+// Sums in an order. Warps 2 and 3 keep the turns of consumers 0 and 1: they let them in at named barriers 3 and 4 (3 +
+// warp - 2) and wait at 5 and 6 until they have added, to pass the turn on. No look at a turn stands among products.
+// CHECK-LABEL: llvm.func @ordered(
+// CHECK: nvvm.setmaxregister decrease 24
+// CHECK: nvvm.elect.sync
+// CHECK: %[[LOOK:.*]] = llvm.inline_asm {{.*}} "ld.acquire.gpu.global.b32 $0, [$1];", "=r,l,~{memory}" %[[TURN:.*]] :
+// CHECK: arith.cmpi ne, %[[LOOK]], %{{.*}} : i32
+// CHECK: nvvm.shfl.sync idx
+// CHECK: nvvm.barrier.arrive id = %{{.*}} number_of_threads = %c160_i32
+// CHECK: nvvm.barrier id = %{{.*}} number_of_threads = %c160_i32
+// CHECK: "@$2 red.release.gpu.global.add.u32 [$0], $1;", "l,r,b,~{memory}" %[[TURN]],
+// CHECK: nvvm.setmaxregister increase 240
+// CHECK-NOT: ld.acquire
+// CHECK: "wgmma.wait_group.sync.aligned 1;"
+// CHECK: nvvm.barrier id = %[[IN:.*]] number_of_threads = %c160_i32
+// CHECK: "red.relaxed.gpu.global.add.v4.f32 [$0+0], {$1, $2, $3, $4};"
+// CHECK: nvvm.barrier.arrive id = %{{.*}} number_of_threads = %c160_i32
+// CHECK: "wgmma.wait_group.sync.aligned 0;"
+
 // Warps in step multiply as those of older machines do.
 // CHECK-LABEL: llvm.func @warps(
 // CHECK: nvvm.mma.sync
@@ -72,6 +91,12 @@ func.func @gradients(%q: !t, %k: !t, %v: !t, %o: !t, %lse: !l, %do: !t, %dq: !t,
 func.func @staged(%q: !t, %k: !t, %v: !t, %o: !t, %lse: !l, %do: !t, %dq: !t, %dk: !t, %dv: !t, %scale: f32) {
   flash.attention_backward %q, %k, %v, %o, %lse, %do scale %scale outs(%dq, %dk, %dv : !t, !t, !t) by #flash.mask<causal>
       {target = #flash.target<"sm_90a">, plan = #flash.plan<consumers = 2, staged_columns = 64>} : !t, !t, !t, !t, !l, !t
+  return
+}
+
+func.func @ordered(%q: !t, %k: !t, %v: !t, %o: !t, %lse: !l, %do: !t, %dq: !t, %dk: !t, %dv: !t, %scale: f32) {
+  flash.attention_backward %q, %k, %v, %o, %lse, %do scale %scale outs(%dq, %dk, %dv : !t, !t, !t) by #flash.mask<causal>
+      {target = #flash.target<"sm_90a">, plan = #flash.plan<consumers = 2, ordered = true>} : !t, !t, !t, !t, !l, !t
   return
 }
 

@@ -49,6 +49,14 @@ func.func @turn(%v: !flash_tile.view<64xf32>, %i: index, %t: memref<?xi32>, %f: 
 
 // -----
 
+func.func @kept(%v: !flash_tile.view<64xf32>, %i: index, %t: memref<?xi32>, %f: !flash_tile.frag<64x64xf32>) {
+  // expected-error @+1 {{waits for a turn that another role keeps}}
+  flash_tile.store sum kept %f -> %v[%i, %i, %i] turn(%t[%i] is %i : memref<?xi32>) : <64x64xf32> -> <64xf32>
+  return
+}
+
+// -----
+
 func.func @trans(%i: index, %a: !flash_tile.frag<64x32xbf16>) {
   %r = flash_tile.ring "k" : <1x64x32xbf16>
   %t = flash_tile.wait %r[%i] : <1x64x32xbf16> -> <64x32xbf16>

@@ -21,6 +21,10 @@ func.func @moving(%acc: memref<?x4x64xf32>, %lse: memref<4x?xf32>, %one: memref<
   flash_tile.store sum %f -> %a[%i, %i, %i] : <32x64xf32> -> <64xf32>
   // CHECK: flash_tile.store sum %{{.*}} -> %{{.*}}[%{{.*}}, %{{.*}}, %{{.*}}] turn(%{{.*}}[%{{.*}}] is %{{.*}} : memref<?xi32>) : <32x64xf32> -> <64xf32>
   flash_tile.store sum %f -> %a[%i, %i, %i] turn(%turns[%i] is %i : memref<?xi32>) : <32x64xf32> -> <64xf32>
+  // CHECK: flash_tile.store sum kept %{{.*}} -> %{{.*}}[%{{.*}}, %{{.*}}, %{{.*}}] : <32x64xf32> -> <64xf32>
+  flash_tile.store sum kept %f -> %a[%i, %i, %i] : <32x64xf32> -> <64xf32>
+  // CHECK: flash_tile.keep_turn %{{.*}}[%{{.*}}] is %{{.*}} : memref<?xi32>
+  flash_tile.keep_turn %turns[%i] is %i : memref<?xi32>
   return
 }
 

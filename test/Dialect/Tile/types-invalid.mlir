@@ -30,6 +30,6 @@ func.func private @f(!flash_tile.tile<?x4xf16>)
 // expected-error @below {{expected non-function type}}
 func.func private @f(!flash_tile.tile<4x>)
 // -----
-// expected-error @+2 {{expected one of [any, copy, tensor, vector] for who may execute an op, got: scalar}}
+// expected-error @+2 {{expected one of [any, copy, tensor, vector, turn] for who may execute an op, got: scalar}}
 // expected-error @+1 {{failed to parse RoleAttr parameter 'units'}}
 func.func private @f() attributes {r = #flash_tile.role<"a", instances = 1, warps = 4, registers = 24, units = [scalar]>}
