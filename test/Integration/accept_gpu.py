@@ -56,13 +56,21 @@ def checks():
         for shard in range(SHARDS):
             yield f"handed-{target}-{shard}", lambda a, t=target, s=shard: [a.folder / "run.py", handed(a, t, s), "--target", t, "--skip-backward"]
             yield f"serving-{target}-{shard}", lambda a, t=target, s=shard: [HERE / "random_serving.py", a.folder, "--target", t, "--seed", str(1000 * (s + 1)), "--count", "75"]
+        yield f"redo-{target}", lambda a, t=target: [HERE / "redo_gpu.py", a.folder, "--targets", t, "--jobs", str(SHARDS)]
         yield f"random-{target}", lambda a, t=target: [HERE / "random_gpu.py", a.folder, "--target", t, "--seed", "5", "--jobs", str(SHARDS)]
     yield "offsets", lambda a: [HERE / "offsets_gpu.py"]
     yield "repeat", lambda a: [HERE / "repeat_gpu.py", "--jobs", str(SHARDS)]
     yield "streams", lambda a: [HERE / "streams_gpu.py"]
 
 
-def sanitizers(own=lambda a, target: []):
+def sanitizers():
+    for tool in SANITIZERS:
+        for target in TARGETS:  # blocks that take a second tile, and redo rows
+            yield f"{tool}-redo_gpu-{target}", lambda a, t=target: [HERE / "redo_gpu.py", a.folder, "--targets", t, "--jumps", "3000", "--only", "64x64", "--reference", "cpu"]
+    yield from sanitizers_of_random()
+
+
+def sanitizers_of_random(own=lambda a, target: []):
     for tool in SANITIZERS:
         for target in TARGETS:
             for script, jobs in (("random_gpu.py", ["--jobs", "1"]), ("random_serving.py", [])):
@@ -99,7 +107,7 @@ def backward_checks():
 
 
 STAGES = {"timings": (timings, 1), "checks": (checks, os.cpu_count()), "sanitizers": (sanitizers, os.cpu_count())}
-BACKWARD = {"timings": backward_timings, "checks": backward_checks, "sanitizers": lambda: sanitizers(backward)}
+BACKWARD = {"timings": backward_timings, "checks": backward_checks, "sanitizers": lambda: sanitizers_of_random(backward)}
 
 
 def run(name, command, arguments, until):

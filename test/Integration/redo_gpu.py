@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""Keys that tower over all before them, in more tiles than the GPU holds blocks: rows are done again, and blocks take a second tile.
+
+    python3 test/Integration/redo_gpu.py CASES_FOLDER [--targets sm_90a,sm_80] [--jumps 100,3000,60000] [--only TEXT] [--jobs 1]
+
+From a random key on, scores are higher by the jump, so that what was measured against an older maximum overflows. o and lse are
+held against float64. Needs torch and a GPU; CASES_FOLDER holds reference.py. Ends with `N passed, M failed`.
+"""
+import argparse
+import functools
+import itertools
+import pathlib
+import random
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
+
+import flash_mlir
+import problems
+import torch
+
+HEADS = [(64, 64), (96, 96), (128, 128), (192, 128), (256, 256), (64, 256)]
+MASKS = {
+    "dense": {},
+    "causal": {"causal": True},
+    "window": {"window": (256, 0)},
+    "band": {"window": (100, 100)},
+    "chunk": {"window": (256, 0), "attention_chunk": 512, "sink_tokens": 4},
+}
+BATCH, HEADS_OF_EACH, LENGTH = 2, 12, 1900  # 360 tiles of 128 rows, two for each block where a multiprocessor holds one
+O_APART, LSE_APART = 1e-2, 1e-3  # the first relative, of norms; the second of 1 + |lse|
+
+
+def expected(q, k, v, scale, visible):
+    """o and lse in float64 of (batch, length, heads, columns), computed where `visible` is."""
+    q, k, v = (x.to(visible.device).double().transpose(1, 2) for x in (q, k, v))
+    scores = (q @ k.transpose(2, 3) * scale).masked_fill(~visible, float("-inf"))
+    lse = scores.logsumexp(-1)
+    return ((scores - lse.nan_to_num(neginf=0.0)[..., None]).exp() @ v).transpose(1, 2), lse
+
+
+def check(folder, device, case):
+    """What is wrong, or None."""
+    sys.path.insert(0, folder)
+    import reference
+
+    (d, dv), mask, jump, target = case
+    torch.manual_seed(1)
+    draw = lambda columns: torch.randn(BATCH, LENGTH, HEADS_OF_EACH, columns, device="cuda", dtype=torch.bfloat16)
+    q, k, v, scale = draw(d), draw(d), draw(dv), d**-0.5
+    q[..., 0], k[..., 0] = 1, 0
+    for b, h in itertools.product(range(BATCH), range(HEADS_OF_EACH)):
+        k[b, random.Random(f"{case} {b} {h}").randrange(200, LENGTH) :, h, 0] = jump / scale
+    options = MASKS[mask]
+    visible = reference.visible(LENGTH, LENGTH, **{"chunk" if name == "attention_chunk" else name: x for name, x in options.items()})
+    o, lse = flash_mlir.attention(q, k, v, target=target, return_lse=True, **options)
+    o_want, lse_want = expected(q, k, v, scale, torch.as_tensor(visible, device=device))
+    o, lse = o.to(device), lse.to(device)
+    apart = ((o.double() - o_want).norm() / o_want.norm()).item()
+    lse_apart = ((lse.double() - lse_want).abs() / (1 + lse_want.abs())).max().item()
+    return None if apart < O_APART and lse_apart < LSE_APART else f"o differs by {apart:.1e}, lse by {lse_apart:.1e}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder")
+    parser.add_argument("--targets", default="sm_90a,sm_80")
+    parser.add_argument("--jumps", default="100,3000,60000", help="of scores (default: %(default)s)")
+    parser.add_argument("--only", default="", help="cases whose name holds this")
+    parser.add_argument("--jobs", type=int, default=1, help="processes that share the cases")
+    parser.add_argument("--reference", default="cuda", help="the device of what is expected: cpu leaves a sanitizer our kernels alone (default: %(default)s)")
+    a = parser.parse_args()
+    cases = [
+        (f"{d}x{dv} {mask} jump {jump} {target}", ((d, dv), mask, float(jump), target))
+        for target, (d, dv), mask, jump in itertools.product(a.targets.split(","), HEADS, MASKS, a.jumps.split(","))
+    ]
+    return problems.check_each([(name, case) for name, case in cases if a.only in name], functools.partial(check, a.folder, a.reference), a.jobs)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
