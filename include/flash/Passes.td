@@ -79,7 +79,8 @@ def FlashLowerToTile : Pass<"flash-lower-to-tile", "::mlir::ModuleOp"> {
     `flash.attention_backward` becomes three kernels, and a fourth where there is a sink: `@f_prepare` (delta, lse in log2, dq_sum
     and turns cleared), `@f` (tiles of keys; dk, dv, and dq_sum added to), `@f_finish` (dq) and `@f_sink` (dsink). Their
     arguments are besides do, dq, dk, dv, dsink, and what they write for each other in whole tiles of queries: dq_sum
-    (f32, as q), lse_log2 and delta (f32, as lse), and with `ordered` turns (i32, one for each tile of queries).
+    (f32, as q), lse_log2 and delta (f32, as lse), and with `ordered` turns (i32, for each tile of queries and consumer,
+    or part of dQ, one). Where `ordered` takes the last keys first, their queries are walked from the first on.
   }];
   let dependentDialects = ["::flash::tile::TileDialect", "::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect",
                            "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect"];
@@ -114,8 +115,10 @@ def FlashTileSplitRoles : Pass<"flash-tile-split-roles"> {
     Expects one loop over the work that fills rings, and a plan with `consumers`; does nothing without. Clones the work
     for each role and erases what its units may not execute. By `split_by`, the consumers share the rows of a tile (each
     has a slot of Q of its own) or the columns of V and of the output (the first writes what all compute alike).
-    Writes `releases` of shared rings. With `warps` instead, only columns are divided, and the consumers copy too. Where the plan says `stealing`, the producer takes tiles from a counter and hands
-    them on through the ring "work". What cannot be divided stays, with the reason in the plan. Changes no number.
+    Writes `releases` of shared rings. With `warps` instead, only columns are divided, and the consumers copy too. Where
+    the plan says `stealing`, the producer takes tiles from a counter and hands them on through the ring "work". Where a
+    GPU sums in an order (`ordered`), the producer leaves warps to a third role, each to keep a consumer's turns. What
+    cannot be divided stays, with the reason in the plan. Changes no number.
 
     Before: `fill q[row] -> %qr[%t]  wait %qr[%t]  for i: fill K -> %kr[%it]  fill V -> %vr[%it]  wait %kr[%it]  mma ..`
     After:  `roles [producer, consumer]`, here by 2 consumers' rows of 64

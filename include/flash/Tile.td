@@ -294,7 +294,7 @@ def TotalOp : Tile_Op<"total", "any"> {
 def RolesOp : Tile_Op<"roles", "any"> {
   let summary = "runs several programs at once; each instance of a role gets its number as block argument";
   let meaning = [{
-    Roles meet only at rings and at the op's end. Fragments do not cross its boundary.
+    Roles meet only at rings, in turns and at the op's end. Fragments do not cross its boundary.
   }];
   let example = [{flash_tile.roles [#flash_tile.role<"producer", instances = 1, warps = 1, registers = 24, units = [copy]>,
                       #flash_tile.role<"consumer", instances = 2, warps = 4, registers = 240, units = [tensor, vector]>] {

@@ -175,6 +175,8 @@ LogicalResult Kernel::check() {
     int64_t all = 0, multiplying = 0;
     for (auto role : roles.getRoles().getAsRange<tile::RoleAttr>()) {
       all += role.getInstances() * role.getWarps();
+      if (llvm::is_contained(role.getUnits(), tile::Unit::turn))
+        keepers += role.getInstances();
       if (!llvm::is_contained(role.getUnits(), tile::Unit::tensor))
         continue;
       if (multiplying && multiplying != role.getWarps())

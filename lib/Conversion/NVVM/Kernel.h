@@ -27,6 +27,7 @@ public:
   int64_t sharedBytes;   ///< of a block
   int64_t warps;         ///< of the instance that multiplies
   int64_t consumers = 0; ///< instances of the role that multiplies
+  int64_t keepers = 0;   ///< and of the one that keeps their turns
   bool hasRoles;
   bool gradients;        ///< whether it sums them up
   bool inStep;           ///< warps multiply by mma.sync and copy, all in the same steps

@@ -263,12 +263,13 @@ std::string Sm90Emitter::whyNotBuilt(Operation *op) const {
                  keeps = llvm::is_contained(role.getUnits(), tile::Unit::turn);
       const int64_t sharing = before % kWarpsPerGroup; // a group with those before
       before += role.getInstances() * role.getWarps();
-      // Keepers are the last warps of the copying group, one for each consumer.
-      if (keeps ? role.getWarps() != 1 || !sharing || before != kWarpsPerGroup ||
-                      role.getInstances() != kernel.consumers
-                : sharing || (role.getWarps() != kWarpsPerGroup &&
-                              (!copies || gathers ||
-                               role.getWarps() + kernel.consumers != kWarpsPerGroup)))
+      // Keepers are the last warps of the group that copies, one for each consumer.
+      const bool fits =
+          keeps ? sharing && role.getWarps() == 1 && before == kWarpsPerGroup
+                : !sharing &&
+                      (role.getWarps() == kWarpsPerGroup ||
+                       (copies && !gathers && role.getWarps() + kernel.keepers == kWarpsPerGroup));
+      if (!fits)
         return "a role of " + std::to_string(role.getWarps()) + " warps";
       if (copies && role.getUnits().size() == 1 && role.getInstances() > 1)
         return "a role that copies several times";

@@ -35,6 +35,11 @@ std::string TileEmitter::whyNotBuilt(Operation *op) const {
         type.getShape()[1] % schedule::storedColumns)
       return "storing 16-bit elements in other than multiples of " +
              std::to_string(schedule::storedColumns) + " columns";
+    if (store.getKept() && (!kernel.keepers || kernel.keepers != kernel.consumers))
+      return "adding in a turn that nobody keeps";
+  } else if (isa<tile::KeepTurnOp>(op)) {
+    if (!kernel.keepers)
+      return "keeping turns without roles";
   } else if (auto mma = dyn_cast<tile::MmaOp>(op)) {
     if (isWide(mma.getB().getType().getElementType()))
       return "a product of other than 16-bit elements";

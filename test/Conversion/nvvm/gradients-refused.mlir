@@ -12,6 +12,32 @@ func.func @forms(%m: memref<?x?x?x64xf32>, %one: memref<?x?x?xf32>, %turns: memr
   %s = flash_tile.sum %f : <64x64xf32> -> <64x1xf32>
   // expected-error @+1 {{adding in turn is not built for sm_90a}}
   flash_tile.store sum %f -> %v[%i, %i, %i] turn(%turns[%i] is %i : memref<?xi32>) : <64x64xf32> -> <64xf32>
+  // expected-error @+1 {{adding in a turn that nobody keeps is not built for sm_90a}}
+  flash_tile.store sum kept %f -> %v[%i, %i, %i] : <64x64xf32> -> <64xf32>
+  // expected-error @+1 {{keeping turns without roles is not built for sm_90a}}
+  flash_tile.keep_turn %turns[%i] is %i : memref<?xi32>
+  return
+}
+
+// -----
+
+// Keepers share the group of the producer, which leaves them its last warps.
+#producer = #flash_tile.role<"producer", instances = 1, warps = 4, registers = 24, units = [copy]>
+#keeper = #flash_tile.role<"keeper", instances = 2, warps = 2, registers = 24, units = [turn]>
+#consumer = #flash_tile.role<"consumer", instances = 2, warps = 4, registers = 240, units = [tensor, vector]>
+func.func @keepers()
+    attributes {flash.kernel, flash.target = #flash.target<"sm_90a">, flash.threads = 512 : i64, flash.shared_bytes = 0 : i64} {
+  // expected-error @+1 {{a role of 2 warps is not built for sm_90a}}
+  flash_tile.roles [#producer, #keeper, #consumer] {
+  ^bb0(%w: index):
+    flash_tile.yield
+  }, {
+  ^bb0(%w: index):
+    flash_tile.yield
+  }, {
+  ^bb0(%w: index):
+    flash_tile.yield
+  }
   return
 }
 
