@@ -236,7 +236,6 @@ private:
         outermost = op;
     return outermost;
   }
-  void storeBoxes(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in, Kernel::Place place);
   /// Runs `body` in one thread of the warp, always the same.
   void elected(B &b, llvm::function_ref<void()> body) {
     Value isElected = NVVM::ElectSyncOp::create(b, b.getI1Type(), Value());
@@ -381,8 +380,11 @@ void Sm90Emitter::prologue(B &b) {
                          pieceRows(viewOf(op.getView()), boxRows(ringOf(op.getRing()))));
     });
     kernel.func.walk([&](tile::StoreOp op) {
-      if (op.getRing() && !op.getSum())
-        kernel.tensorMap(viewOf(op.getView()), storedRows(op));
+      if (!op.getRing() || op.getSum())
+        return;
+      kernel.tensorMap(viewOf(op.getView()), storedRows(op));
+      if (viewOf(op.getView()).hasTables())
+        kernel.tensorMap(viewOf(op.getView()), 1);
     });
     for (Value map : kernel.tensorMaps())
       NVVM::PrefetchOp::create(b, NVVM::PrefetchCacheLevelAttr(), NVVM::CacheEvictionPriorityAttr(),
@@ -710,36 +712,24 @@ void Sm90Emitter::write(B &b, tile::WriteOp op, tile::WriteOp::Adaptor in) {
          arith::CmpIOp::create(b, arith::CmpIPredicate::eq, laneId(b), i32(b, 0)));
 }
 
-/// Where tables say which rows are a sequence's, a box would write its neighbour's too: a warp that
-/// has rows past the end stores from registers.
-void Sm90Emitter::storeStaged(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in) {
-  tile::ViewOp view = viewOf(op.getView());
-  if (!view.hasTables())
-    return storeBoxes(b, op, in, {in.getBatch(), in.getRow()});
-  Value first = firstRowOfWarp(b, kernel, op.getValue().getType().getShape()[0], freshThreadId(b));
-  IrInt end = IrInt(b, in.getRow()) + IrInt(b, toIndex(b, first)) + storedRows(op);
-  Value isRagged = lessThan(IrInt(b, kernel.length(b, view, in.getBatch())), end).get();
-  auto branch = scf::IfOp::create(b, isRagged, /*withElseRegion=*/true);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(branch.thenBlock());
-  Fragments(kernel).store(b, op, in);
-  b.setInsertionPointToStart(branch.elseBlock());
-  storeBoxes(b, op, in, kernel.place(b, view, in.getBatch(), in.getRow()));
-}
-
 /// Each warp has its own rows of the slot and stores them by itself, so that no warp waits for
-/// another. Where the slot is narrower than the fragment, panels take turns in it. The fragment's
-/// first row is `place`'s.
-void Sm90Emitter::storeBoxes(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in,
-                             Kernel::Place place) {
+/// another. Where the slot is narrower than the fragment, panels take turns in it.
+///
+/// Where tables say which rows are a sequence's, a box would write its neighbour's too: a warp that
+/// has rows past the end stores the others one by one. (From registers they would be stored in
+/// branches that threads of a warp take apart, and ptxas holds no descriptor of products in uniform
+/// registers then, in no loop of the kernel.)
+void Sm90Emitter::storeStaged(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in) {
   tile::RingOp ring = ringOf(op.getRing());
   tile::ViewOp view = viewOf(op.getView());
+  Kernel::Place place{in.getBatch(), in.getRow()};
+  if (view.hasTables())
+    place = kernel.place(b, view, in.getBatch(), in.getRow());
   const int64_t rows = storedRows(op), cols = op.getValue().getType().getShape()[1];
   const int64_t slotRows = ring.getType().getShape()[1],
                 slotPanels = panelsOf(ring.getType().getShape()[2]), panels = panelsOf(cols);
   const int64_t atOnce = slotPanels == panels ? panels : 1; // one group of stores
   const int64_t stored = std::min(panels, panelsOf(view.getView().getType().getShape()[0]));
-  Value map = kernel.tensorMap(view, rows);
   Value slot = toI32(b, remainder(IrInt(b, in.getIt()), ring.getType().getShape()[0]).get());
   Value thread = freshThreadId(b);
   Value first = firstRowOfWarp(b, kernel, slotRows, thread);
@@ -771,15 +761,35 @@ void Sm90Emitter::storeBoxes(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in,
         b, NVVM::ProxyKind::async_shared,
         NVVM::SharedSpaceAttr::get(b.getContext(), NVVM::SharedSpace::shared_cta));
     NVVM::SyncWarpOp::create(b, i32(b, -1));
-    elected(b, [&] {
+    // `count` rows from row `at` of the warp's on.
+    auto storeRows = [&](Value at, int64_t count) {
+      Value map = kernel.tensorMap(view, count);
+      Value start =
+          arith::AddIOp::create(b, offset, arith::MulIOp::create(b, at, i32(b, panelRowBytes)));
       for (int64_t p = panel; p < std::min(panel + atOnce, stored); ++p) {
         Value from = arith::AddIOp::create(
-            b, offset, i32(b, placeOf(p) / panelCols * slotRows * panelRowBytes));
-        SmallVector<Value> corner{arith::AddIOp::create(b, col, i32(b, p * panelCols)), row,
-                                  toI32(b, in.getHead()), batch};
+            b, start, i32(b, placeOf(p) / panelCols * slotRows * panelRowBytes));
+        SmallVector<Value> corner{arith::AddIOp::create(b, col, i32(b, p * panelCols)),
+                                  arith::AddIOp::create(b, row, at), toI32(b, in.getHead()), batch};
         // Rows and columns outside are left alone.
         NVVM::CpAsyncBulkTensorSharedCTAToGlobalOp::create(
             b, map, kernel.shared(b, from), corner, Value(), NVVM::TMAStoreMode::TILE, Value());
+      }
+    };
+    elected(b, [&] {
+      if (!view.hasTables()) {
+        storeRows(i32(b, 0), rows);
+      } else {
+        OpBuilder::InsertionGuard guard(b);
+        IrInt left = IrInt(b, kernel.length(b, view, in.getBatch())) -
+                     (IrInt(b, in.getRow()) + IrInt(b, toIndex(b, first)));
+        auto ragged = scf::IfOp::create(b, lessThan(left, rows).get(), /*withElseRegion=*/true);
+        b.setInsertionPointToStart(ragged.elseBlock());
+        storeRows(i32(b, 0), rows);
+        b.setInsertionPointToStart(ragged.thenBlock());
+        auto loop = scf::ForOp::create(b, i32(b, 0), toI32(b, left.get()), i32(b, 1));
+        b.setInsertionPointToStart(loop.getBody());
+        storeRows(loop.getInductionVar(), 1);
       }
       NVVM::CpAsyncBulkCommitGroupOp::create(b);
     });

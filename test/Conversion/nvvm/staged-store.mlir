@@ -88,19 +88,25 @@ func.func @uneven(%o: memref<?x?x?x192xbf16, strided<[?, ?, ?, 1], offset: ?>> {
   return
 }
 
-// Of packed sequences a warp whose rows are all of the sequence stores boxes, from the sequence's first row on; else rows one by one.
+// Of packed sequences a warp whose rows are all of the sequence stores boxes, from the sequence's first row on; else the rows there are, one by
+// one. Nothing is stored from registers.
 // CHECK-LABEL: llvm.func @packed(
-// CHECK-SAME:    {arg = "o", kind = "tensor_map", rows = 16 : i64}
-// CHECK:         %[[RAGGED:.*]] = arith.cmpi slt, %{{.*}}, %{{.*}} : index
+// CHECK-SAME:    %[[WHOLE:[a-z0-9]+]]: !llvm.ptr {{[{][^}]*[}]}}, %[[ONE:[a-z0-9]+]]: !llvm.ptr {
+// CHECK-SAME:    {arg = "o", kind = "tensor_map", rows = 16 : i64}, {arg = "o", kind = "tensor_map", rows = 1 : i64}
+// CHECK-NOT:     llvm.store
+// CHECK:         nvvm.cp.async.bulk.wait_group 0 {read}
+// CHECK-COUNT-4: stmatrix
+// CHECK:         %[[RAGGED:.*]] = arith.cmpi slt, %[[LEFT:.*]], %{{.*}} : index
 // CHECK:         scf.if %[[RAGGED]] {
-// CHECK-NOT:       nvvm.cp.async.bulk.tensor
-// CHECK:           llvm.store
+// CHECK:           %[[END:.*]] = arith.index_cast %[[LEFT]]
+// CHECK:           scf.for %[[ROW:.*]] = %{{.*}} to %[[END]]
+// CHECK:             nvvm.cp.async.bulk.tensor.global.shared.cta %[[ONE]],
 // CHECK:         } else {
-// CHECK:           nvvm.cp.async.bulk.wait_group 0 {read}
-// CHECK-COUNT-4:   stmatrix
-// CHECK-NOT:       llvm.store
-// CHECK:           nvvm.cp.async.bulk.tensor.global.shared.cta
-// CHECK:           nvvm.cp.async.bulk.commit.group
+// CHECK-NOT:       scf.for
+// CHECK:           nvvm.cp.async.bulk.tensor.global.shared.cta %[[WHOLE]],
+// CHECK:         }
+// CHECK-NEXT:    nvvm.cp.async.bulk.commit.group
+// CHECK-NOT:     llvm.store
 func.func @packed(%o: memref<?x?x64xbf16, strided<[?, ?, 1], offset: ?>> {flash.arg = "o"}, %ends: memref<?xi32> {flash.arg = "cu_seqlens_q"},
     %n: index {flash.arg = "n"})
     attributes {flash.kernel, flash.target = #flash.target<"sm_90a">, flash.threads = 128 : i64, flash.shared_bytes = 8192 : i64} {
