@@ -93,7 +93,6 @@ def Flash_PlanAttr : Flash_Attr<"Plan", "plan", "how the op is done: the planner
     | `order` | in which order blocks take tiles; `"dynamic"`: the longest first, inside sections of heads that fit the L2 cache |
     | `stealing` | blocks take tiles from a counter instead of with a static stride |
     | `transfer` | `"tma"`, or `"gather"` where no tensor map can describe K and V |
-    | `join_early` | the kernel that joins parts is launched while they are computed, and waits beside those blocks, which leave it registers |
     | `read_once` | the lines of keys and values are the first that the L2 cache gives up |
     | `ordered` | gradients: a tile of dQ is summed in the order of the tiles of keys |
     | `roles`, `skip_blocks`, `pipeline_loads`, `exact_counts` | passes that may be switched off |

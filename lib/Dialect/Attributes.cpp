@@ -184,7 +184,6 @@ constexpr Field planFields[] = {
     {"multicast", FieldKind::flag},
     {"staged_columns", FieldKind::columns},
     {"read_once", FieldKind::flag},
-    {"join_early", FieldKind::flag},
     {"why", FieldKind::reasons},
 };
 

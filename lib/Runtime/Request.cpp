@@ -217,8 +217,6 @@ std::string decidedText(const schedule::Plan &plan, const schedule::Problem &pro
   if (!plan.splitsAtLaunch) // one program serves them all
     os << ", splits = " << plan.splits;
   os << ", order = \"" << StringRef(schedule::orderName(plan.order)) << '"';
-  if (plan.joinEarly)
-    os << ", join_early = true";
   if (plan.readOnce)
     os << ", read_once = true";
   if (plan.transfer != schedule::Transfer::tma)

@@ -42,7 +42,6 @@ static const char *forwardsOwn(const PlanOverrides &o, bool hasWarps) {
          : o.multicast.value_or(false)    ? "multicast"
          : o.stealing.value_or(false)     ? "stealing"
          : o.readOnce.value_or(false)     ? "read_once"
-         : o.joinEarly.value_or(false)    ? "join_early"
                                           : nullptr;
 }
 

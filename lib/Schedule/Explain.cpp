@@ -121,8 +121,6 @@ static std::string asText(const Problem &problem, const Plan &plan, const Facts 
              (plan.deferMax ? ", unmasked blocks measured against an older maximum" : "") +
              (plan.multicast ? ", two blocks share keys and values" : ""));
     line("copies", std::string(transferName(plan.transfer)), plan.reasons.transfer);
-    if (plan.joinEarly)
-      line("join", "waits beside the blocks that compute parts", plan.reasons.joinEarly);
     if (plan.readOnce)
       line("caches", "keys and values are the first to go", plan.reasons.readOnce);
     line("output",
@@ -205,7 +203,6 @@ static std::string asJson(const Problem &problem, const Plan &plan, const Facts 
   if (facts.gpu) {
     json["tile"]["transfer"] = transferName(plan.transfer);
     json["tile"]["read_once"] = plan.readOnce;
-    json["tile"]["join_early"] = plan.joinEarly;
     json["output"] = {{"staged_columns", plan.stagedColumns}, {"why", plan.reasons.staging}};
     json["shared_bytes"] = {{"used", plan.sharedBytes},
                             {"limit", facts.machine.sharedBytesPerBlock}};

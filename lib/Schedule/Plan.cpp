@@ -374,22 +374,6 @@ static void chooseReadOnce(Plan &plan, const Problem &problem, const PlanOverrid
   plan.reasons.readOnce = "one block reads them, and no other";
 }
 
-/// Registers of a thread that leave the join of parts its own, where it waits beside.
-static int64_t registersBesideJoin(const Plan &plan, const Machine &machine) {
-  const int64_t step = 8, threads = threadsOf(tileOf(plan), machine);
-  return floorDiv(machine.registersPerSm - joinRegisters, threads * step) * step;
-}
-
-static void chooseJoinEarly(Plan &plan, const Problem &problem, const PlanOverrides &overrides) {
-  plan.joinEarly = overrides.joinEarly.value_or(false);
-  if (!plan.joinEarly || problem.target == Target::cpu)
-    return;
-  plan.reasons.joinEarly = overrides.why;
-  if (!overrides.consumerRegisters)
-    plan.consumerRegisters =
-        min(plan.consumerRegisters, registersBesideJoin(plan, machineOf(problem.target)));
-}
-
 std::variant<Plan, Refusal> makePlan(const Problem &problem, const PlanOverrides &overrides) {
   if (auto sentence = whyNotProblem(problem))
     return Refusal{Refusal::invalid, *sentence};
@@ -439,7 +423,6 @@ std::variant<Plan, Refusal> makePlan(const Problem &problem, const PlanOverrides
   chooseOrder(plan, problem, overrides);
   chooseStaging(plan, problem, overrides);
   chooseReadOnce(plan, problem, overrides);
-  chooseJoinEarly(plan, problem, overrides);
 
   if (auto sentence = whyNot(plan, problem))
     return Refusal{Refusal::invalid, *sentence};
@@ -507,24 +490,6 @@ static std::optional<std::string> whyNotStagedColumns(const Plan &plan, const Pr
   return std::nullopt;
 }
 
-static std::optional<std::string> whyNotJoinEarly(const Plan &plan, const Problem &problem) {
-  if (plan.splits == 1)
-    return "a join that waits beside (join_early) needs split keys, the plan has one part; leave "
-           "join_early out";
-  const Machine &machine = machineOf(problem.target);
-  if (problem.target == Target::cpu)
-    return std::nullopt;
-  if (!machine.kernelsOverlap)
-    return "a join that waits beside (join_early) is launched before its parts are there, " +
-           std::string(machine.name) + " launches nothing early; leave join_early out";
-  const int64_t most = registersBesideJoin(plan, machine);
-  if (plan.consumerRegisters > most)
-    return "a join that waits beside (join_early) leaves " + number(most) +
-           " registers a thread, the consumers have " + number(plan.consumerRegisters) +
-           "; leave join_early out";
-  return std::nullopt;
-}
-
 std::optional<std::string> whyNot(const Plan &plan, const Problem &problem) {
   const Machine &machine = machineOf(problem.target);
   const HeadTile head{plan.headTile, plan.headTileV};
@@ -565,9 +530,6 @@ std::optional<std::string> whyNot(const Plan &plan, const Problem &problem) {
            "gather copies by threads; leave read_once out";
   if (plan.readOnce && plan.multicast)
     return "blocks share keys and values (multicast), which read_once denies; leave one out";
-  if (plan.joinEarly)
-    if (auto sentence = whyNotJoinEarly(plan, problem))
-      return sentence;
   if (plan.stagedColumns)
     if (auto sentence = whyNotStagedColumns(plan, problem))
       return sentence;

@@ -38,7 +38,6 @@ schedule::PlanOverrides flash::overridesOf(PlanAttr plan) {
   fixed.multicast = plan.getFlag("multicast");
   fixed.stagedColumns = plan.getInt("staged_columns");
   fixed.readOnce = plan.getFlag("read_once");
-  fixed.joinEarly = plan.getFlag("join_early");
   fixed.packGqa = plan.getFlag("pack_gqa");
   fixed.splits = plan.getInt("splits");
   if (auto name = plan.getText("transfer"))

@@ -69,8 +69,6 @@ LogicalResult selectTile(AttentionOp op) {
   if (plan->stagedColumns)
     attr = filled(attr, "staged_columns", builder.getI64IntegerAttr(plan->stagedColumns),
                   plan->reasons.staging);
-  if (plan->joinEarly)
-    attr = filled(attr, "join_early", builder.getBoolAttr(true), plan->reasons.joinEarly);
   if (plan->readOnce)
     attr = filled(attr, "read_once", builder.getBoolAttr(true), plan->reasons.readOnce);
   attr = filled(attr, "pack_gqa", builder.getBoolAttr(plan->packGqa), plan->reasons.packGqa);

@@ -267,7 +267,7 @@ def test_packed_rows_have_maps_without_a_batch_and_values_smaller_boxes(fake):
                tensor(b"lse", LSE, (4, 400)), table(b"cu_seqlens_q", W), table(b"cu_seqlens_k", W + 64)]
     _, parameters = launched(fake, program, tensors)
     maps = {(p["arg"], p["rows"]): fake.map[value] for p, value in parameters if p["kind"] == "tensor_map"}
-    assert {("q", 64), ("k", 128), ("v", 128), ("v", 8), ("v", 1), ("o", 16)} <= set(maps)
+    assert {("q", 64), ("k", 128), ("v", 128), ("v", 8), ("v", 1), ("o", 16), ("o", 1)} <= set(maps)
     for (name, rows), m in maps.items():
         heads, total = (4, 400) if name in "qo" else (2, 700)
         assert (m.rank, list(m.sizes[:4]), list(m.box[:4])) == (4, [128, total, heads, 1], [64, rows, 1, 1])

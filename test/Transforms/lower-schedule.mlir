@@ -35,8 +35,7 @@
 
 // CHECK-LABEL: func.func @decode(
 // CHECK-SAME:    %[[S:[a-z0-9]+]]: memref<?x?xi32, strided<[?, 1], offset: ?>> {flash.arg = "schedule"})
-// CHECK-SAME:    flash.follows, flash.kernel, flash.leads
-// CHECK-SAME:    registers = [96, 208]
+// CHECK-SAME:    flash.follows
 // CHECK:         %[[SPLITS:.*]] = memref.dim %{{.*}}, %{{.*}} : memref<?x?x?x64xf32
 // CHECK:         flash_tile.for_work "varlen_dynamic"(%{{.*}}, %[[SPLITS]]) schedule(%[[S]] : {{.*}}) iter
 // CHECK:         ^bb0(%{{.*}}: index, %[[H:.*]]: index, %{{.*}}: index, %[[BOTH:.*]]: index, %{{.*}}: index, %{{.*}}: index):
@@ -61,7 +60,7 @@ func.func @decode(%q: !q, %k: !cache, %cu: !rows, %used: !rows, %s: !table, %op:
     %o: !q, %most: index) {
   flash.attention %q, %k, %k cu_seqlens_q(%cu : !rows) max_seqlen_q %most seqused_k(%used : !rows) schedule(%s : !table)
       outs(%op, %lp : memref<?x?x8x64xf32>, memref<?x8x?xf32>) by <dense>
-      {plan = #flash.plan<tile = [64, 128], pack_gqa = true, join_early = true, order = "varlen_dynamic">} : !q, !cache, !cache
+      {plan = #flash.plan<tile = [64, 128], pack_gqa = true, order = "varlen_dynamic">} : !q, !cache, !cache
   flash.combine %op, %lp cu_seqlens_q(%cu : !rows) max_seqlen_q %most schedule(%s : !table) outs(%o : !q)
       : memref<?x?x8x64xf32>, memref<?x8x?xf32>
   return

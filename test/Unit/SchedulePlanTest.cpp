@@ -349,25 +349,6 @@ TEST(Plan, KeysOfOneReaderLeaveTheCacheFirst) {
             "blocks share keys and values (multicast), which read_once denies; leave one out");
 }
 
-TEST(Plan, AJoinThatWaitsBesideHasRegisters) {
-  Problem decode = problem(Target::sm90);
-  decode.batch = 1, decode.heads = 32, decode.kvHeads = 8, decode.lenQ = 1, decode.lenK = 4096;
-  const Plan plan = planned(decode, {.joinEarly = true});
-  EXPECT_TRUE(plan.joinEarly);
-  EXPECT_EQ(plan.consumerRegisters, 208);
-  EXPECT_EQ(refused(decode, {.splits = 1, .joinEarly = true}),
-            "a join that waits beside (join_early) needs split keys, the plan has one part; leave "
-            "join_early out");
-  EXPECT_EQ(refused(decode, {.consumerRegisters = 232, .joinEarly = true}),
-            "a join that waits beside (join_early) leaves 208 registers a thread, the consumers "
-            "have 232; leave join_early out");
-  decode.target = Target::sm80;
-  EXPECT_EQ(refused(decode, {.splits = 3, .joinEarly = true}),
-            "a join that waits beside (join_early) is launched before its parts are there, sm_80 "
-            "launches nothing early; leave join_early out");
-  EXPECT_TRUE(planned(problem(Target::cpu), {.splits = 3, .joinEarly = true}).joinEarly);
-}
-
 TEST(Plan, ATileOfTheCombineFillsWarps) {
   for (int64_t headSizeV = 8; headSizeV <= 256; headSizeV += 8) {
     const int64_t threads = combineRows(headSizeV) * headSizeV / combineColumns;

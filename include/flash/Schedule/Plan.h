@@ -65,8 +65,7 @@ std::optional<Transfer> parseTransfer(std::string_view name);
 
 /// Why each decision fell as it did; one sentence fragment each.
 struct Reasons {
-  std::string mask, tile, packGqa, splits, order, ordered, stealing, transfer, staging, readOnce,
-      joinEarly;
+  std::string mask, tile, packGqa, splits, order, ordered, stealing, transfer, staging, readOnce;
 };
 
 struct Plan {
@@ -97,7 +96,6 @@ struct Plan {
   /// store beside the next tile; 0: stored from registers.
   int64_t stagedColumns = 0;
   bool readOnce = false;   ///< the L2 cache gives up the lines of K and V before others
-  bool joinEarly = false;  ///< the join of parts waits beside the blocks that compute them
   bool roles = true;       ///< copies and products are programs of their own; else all warps do all
   int64_t sharedBytes = 0; ///< of a block, mbarriers included; 0 on the cpu
   int64_t threads = 1;     ///< of a block
@@ -121,7 +119,7 @@ struct PlanOverrides {
   std::optional<int64_t> l2Section = {};
   std::optional<bool> persistent = {}, stealing = {}, ordered = {};
   std::optional<int64_t> stagedColumns = {};
-  std::optional<bool> readOnce = {}, joinEarly = {};
+  std::optional<bool> readOnce = {};
   std::string why = "set by hand";
 };
 

@@ -29,10 +29,6 @@ int64_t streamedSplits(const SplitQuestion &question);
 /// Neighbouring f32 columns of a row that a thread of the combine has: 16 bytes.
 inline constexpr int64_t combineColumns = 4;
 
-/// Registers of a multiprocessor for blocks of the combine that wait beside one of the attention:
-/// four warps of them.
-inline constexpr int64_t joinRegisters = 4 * 32 * 96;
-
 /// Rows of a tile of the combine on a GPU: the fewest that fill whole warps.
 int64_t combineRows(int64_t headSizeV);
 

@@ -499,9 +499,7 @@ LLVM::LLVMFuncOp Kernel::finish() {
   kernel->setAttr(NVVM::NVVMDialect::getMaxntidAttrName(),
                   b.getDenseI32ArrayAttr({static_cast<int32_t>(threads), 1, 1}));
   auto plan = func->getAttrOfType<PlanAttr>("flash.plan");
-  const bool leads = func->hasAttr("flash.leads"),
-             named = !hasRoles && plan && plan.getInt("warps");
-  if ((leads || named) && plan.getInt("registers", 1))
+  if (!hasRoles && plan && plan.getInt("warps") && plan.getInt("registers", 1))
     kernel->setAttr(NVVM::NVVMDialect::getMaxnregAttrName(),
                     b.getI32IntegerAttr(static_cast<int32_t>(*plan.getInt("registers", 1))));
   else

@@ -417,15 +417,11 @@ void Sm90Emitter::prologue(B &b) {
 }
 
 void Sm90Emitter::enterRole(B &b, tile::RoleAttr role) {
-  // What a thread has at the launch: an equal share, as far as an instruction can name registers;
-  // a consumer's where blocks that follow need some too.
+  // What a thread has at the launch: an equal share, as far as an instruction can name registers.
   const schedule::Machine &machine = schedule::machineOf(schedule::Target::sm90);
-  auto plan = kernel.func->getAttrOfType<PlanAttr>("flash.plan");
-  const std::optional<int64_t> bound =
-      kernel.func->hasAttr("flash.leads") ? plan.getInt("registers", 1) : std::nullopt;
-  const int64_t launched = bound.value_or(std::min(machine.registersPerSm / kernel.threads,
-                                                   machine.maxRegistersPerThread)) /
-                           kRegisterStep * kRegisterStep;
+  int64_t launched =
+      std::min(machine.registersPerSm / kernel.threads, machine.maxRegistersPerThread) /
+      kRegisterStep * kRegisterStep;
   if (role.getRegisters() == launched)
     return;
   NVVM::SetMaxRegisterOp::create(b, static_cast<uint32_t>(role.getRegisters()),

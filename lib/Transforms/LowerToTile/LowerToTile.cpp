@@ -124,8 +124,6 @@ struct LowerToTile : flash::impl::FlashLowerToTileBase<LowerToTile> {
         buildPrepare(prepare, op);
         prepare.func->moveBefore(kernel->func);
       }
-      if (op.getPlanAttr().getFlag("join_early").value_or(false) && !combines.empty())
-        kernel->func->setAttr("flash.leads", kernel->b.getUnitAttr());
       buildAttention(*kernel, op);
     }
     for (CombineOp op : combines) {

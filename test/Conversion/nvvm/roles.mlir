@@ -99,30 +99,3 @@ func.func @alone(%k: memref<?x?x?x64xf16> {flash.arg = "k"}, %lse: memref<?x?x?x
   }
   return
 }
-
-// A kernel that leads lets the next one in once all its blocks run, and starts with its consumer's registers, to leave it some.
-// CHECK-LABEL: llvm.func @leads(
-// CHECK-SAME:    nvvm.maxnreg = 208 : i32
-// CHECK:         nvvm.barrier0
-// CHECK:         nvvm.griddepcontrol launch_dependents
-// CHECK:         scf.if
-// CHECK-NEXT:      nvvm.setmaxregister decrease 40
-// CHECK-NOT:     nvvm.setmaxregister
-func.func @leads(%k: !m {flash.arg = "k"}) attributes {flash.kernel, flash.leads, flash.target = #flash.target<"sm_90a">, flash.threads = 256 : i64,
-    flash.shared_bytes = 8208 : i64, flash.plan = #flash.plan<registers = [40, 208]>} {
-  %c0 = arith.constant 0 : index
-  %kv = flash_tile.view %k : !m -> <64xbf16>
-  %r = flash_tile.ring "k" {offset = 0 : i64, barriers = 8192 : i64} : <1x64x64xbf16>
-  flash_tile.roles [#flash_tile.role<"producer", instances = 1, warps = 4, registers = 40, units = [copy]>,
-                    #flash_tile.role<"consumer", instances = 1, warps = 4, registers = 208, units = [tensor, vector]>] {
-  ^bb0(%w: index):
-    flash_tile.fill %kv[%c0, %c0, %c0] -> %r[%c0] : <64xbf16> -> <1x64x64xbf16>
-    flash_tile.yield
-  }, {
-  ^bb0(%w: index):
-    %t = flash_tile.wait %r[%c0] : <1x64x64xbf16> -> <64x64xbf16>
-    flash_tile.release %r[%c0] : <1x64x64xbf16>
-    flash_tile.yield
-  }
-  return
-}

@@ -25,11 +25,11 @@ func.func private @targets() attributes {
 // CHECK-LABEL: func.func private @plans
 // CHECK-SAME: all = #flash.plan<tile = [128, 128], stages = 2, consumers = 2, registers = [24, 240], split_by = "columns",
 // CHECK-SAME: overlap = true, q_in_regs = true, early_wait = false, ping_pong = true, pack_gqa = false, splits = 3, order = "dynamic", roles = true, skip_blocks = true,
-// CHECK-SAME: pipeline_loads = false, staged_columns = 0, read_once = true, join_early = true, why = {tile = "because \22so\22"}>
+// CHECK-SAME: pipeline_loads = false, staged_columns = 0, read_once = true, why = {tile = "because \22so\22"}>
 // CHECK-SAME: none = #flash.plan<>
 func.func private @plans() attributes {
   none = #flash.plan<>,
-  all = #flash.plan<why = {tile = "because \"so\""}, staged_columns = 0, join_early = true, read_once = true, pipeline_loads = false, skip_blocks = true, roles = true,
+  all = #flash.plan<why = {tile = "because \"so\""}, staged_columns = 0, read_once = true, pipeline_loads = false, skip_blocks = true, roles = true,
     order = "dynamic", splits = 3, ping_pong = true, early_wait = false, q_in_regs = true, pack_gqa = false, overlap = true, split_by = "columns", registers = [24, 240],
     consumers = 2, stages = 2 : i64, tile = [128, 128]>
 }
