@@ -190,13 +190,21 @@ def RingOp : Tile_Op<"ring", "any"> {
     With `cluster = n` the n blocks of a cluster fill their rings alike: each fetches an n-th of the rows for all, and a
     slot is free when it is released in all. `writers` and `releases` are one block's. A ring that stores go through
     (`store`) has no barriers.
+
+    A ring `with` another has that one's barriers: each ordinal of it is filled before the other's, waited for behind
+    it, for nothing, and free when the other's is released.
   }];
-  let example = [{%k = flash_tile.ring "k" {releases = 2 : i64} : <2x128x64xbf16>}];
+  let example = [{%k = flash_tile.ring "k" {releases = 2 : i64} : <2x128x64xbf16>
+    %lse = flash_tile.ring "lse" with %q : !flash_tile.ring<2x64x64xbf16> : <2x1x64xf32>}];
   let arguments = (ins StrAttr:$name, DefaultValuedAttr<I64Attr, "1">:$writers, DefaultValuedAttr<I64Attr, "1">:$releases,
                        OptionalAttr<I64Attr>:$offset, OptionalAttr<I64Attr>:$barriers,
-                       DefaultValuedAttr<I64Attr, "1">:$cluster);
+                       DefaultValuedAttr<I64Attr, "1">:$cluster, Optional<RingType>:$with);
   let results = (outs RingType:$ring);
-  let assemblyFormat = "$name attr-dict `:` type($ring)";
+  let builders = [OpBuilder<(ins "RingType":$type, "::llvm::StringRef":$name, CArg<"::mlir::Value", "{}">:$with), [{
+    build($_builder, $_state, type, name, /*writers=*/1, /*releases=*/1, /*offset=*/::mlir::IntegerAttr(),
+          /*barriers=*/::mlir::IntegerAttr(), /*cluster=*/1, with);
+  }]>];
+  let assemblyFormat = "$name (`with` $with^ `:` type($with))? attr-dict `:` type($ring)";
   let extraClassDeclaration = extraUnit # [{
     /// Whether stores go through it: then it has no barriers.
     bool isStaging();

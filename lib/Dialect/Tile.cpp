@@ -169,6 +169,9 @@ LogicalResult RingOp::verify() {
   int64_t offset = getOffset().value_or(0), barriers = getBarriers().value_or(0);
   if (offset < 0 || barriers < 0)
     return emitOpError("needs offset and barriers of at least 0");
+  if (getWith() && getWith().getType().getShape()[0] != getRing().getType().getShape()[0])
+    return emitOpError() << "needs as many stages as the ring it is with, has "
+                         << getRing().getType() << " with " << getWith().getType();
   return success();
 }
 bool RingOp::isStaging() {

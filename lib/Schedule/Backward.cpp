@@ -77,7 +77,7 @@ static std::vector<RingNeed> backwardRings(const Plan &plan, ElementType element
                     .bytes = rowBytes(plan.tileM),
                     .align = rowBytes(1),
                     .stages = plan.stages,
-                    .barriers = barriers};
+                    .barriers = false}; // Q's and dO's
   };
   std::vector<RingNeed> rings = {ring("k", plan.tileN, plan.headTile, 1),
                                  ring("v", plan.tileN, plan.headTileV, 1),
@@ -313,6 +313,11 @@ WorkShape<int64_t> backwardShapeOf(const Plan &plan, const Problem &problem) {
                               : querySection(problem.lenQ, problem.headSize, problem.headSizeV,
                                              elementBytes(problem.element), pairs);
   return {ceilDiv(problem.lenK, plan.tileN), problem.kvHeads, problem.batch, 1, section};
+}
+
+bool keepsStatistics(int64_t tileM, int64_t headTile, int64_t headTileV, int64_t registers) {
+  const int64_t addresses = 24, perQuery = 4; // of whose threads each has two queries of eight
+  return (headTile + headTileV + 2 * tileM) / 2 + tileM / perQuery + addresses <= registers;
 }
 
 int64_t partsOfDq(int64_t headTile, int64_t warps) {

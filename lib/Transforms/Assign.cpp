@@ -231,7 +231,7 @@ FailureOr<int64_t> placeRings(func::FuncOp kernel, const Machine &machine) {
                        .bytes = schedule::rowBytes(shape[2]),
                        .align = schedule::rowBytes(1),
                        .stages = shape[0],
-                       .barriers = machine.roles});
+                       .barriers = machine.roles && !ring.getWith()});
       continue;
     }
     const int64_t bytes =

@@ -287,8 +287,7 @@ Reason defer(func::FuncOp kernel, PlanAttr plan) {
   auto type = RingType::get(
       b.getContext(), {program.instances, std::min(schedule::redoneKeys, k.getShape()[0]), cols},
       k.getElementType());
-  auto ring = RingOp::create(b, kernel.getLoc(), type, b.getStringAttr("exact"), 1, 1,
-                             IntegerAttr(), IntegerAttr());
+  auto ring = RingOp::create(b, kernel.getLoc(), type, "exact");
 
   program.softmax.setMode(SoftmaxMode::deferred);
   program.rescale.setRare(true);

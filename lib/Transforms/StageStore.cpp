@@ -62,8 +62,7 @@ Reason stage(func::FuncOp kernel, int64_t columns) {
   auto type = RingType::get(
       b.getContext(), {instances, value.getShape()[0], std::min(columns, value.getShape()[1])},
       value.getElementType());
-  Value ring = RingOp::create(b, type, b.getStringAttr(sums.empty() ? "o" : "dq"), 1, 1,
-                              IntegerAttr(), IntegerAttr());
+  Value ring = RingOp::create(b, type, sums.empty() ? "o" : "dq");
   if (!instance)
     instance = arith::ConstantIndexOp::create(b, 0);
   for (StoreOp each : stores) {

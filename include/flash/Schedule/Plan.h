@@ -141,6 +141,9 @@ std::variant<Plan, Refusal> planBackward(Plan plan, const Problem &problem,
 /// Its tiles at run time: those of keys, of KV heads. All sizes must be known.
 WorkShape<int64_t> backwardShapeOf(const Plan &plan, const Problem &problem);
 
+/// Whether consumers keep the statistics of a block's queries beside S and dP, dK and dV.
+bool keepsStatistics(int64_t tileM, int64_t headTile, int64_t headTileV, int64_t registers);
+
 /// Parts of the columns of dQ that are multiplied and added one after the other, without roles: all
 /// of a wide one would fill the registers beside dK and dV.
 int64_t partsOfDq(int64_t headTile, int64_t warps);

@@ -149,6 +149,11 @@ private:
     NVVM::MBarrierArriveExpectTxOp::create(b, Type(), full, i32(b, bytes), NVVM::MemScopeKind::CTA,
                                            /*relaxed=*/false, Value());
   }
+  /// Bytes to come besides those that another fill of the ordinal expects with its arrival.
+  void expectMore(B &b, Value full, int64_t bytes) {
+    asmText(b, {full, i32(b, bytes)}, "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [$0], $1;",
+            "r,r,~{memory}");
+  }
   /// One arrival at a barrier, where `isOne` (or unset) says so. Predicated, not branched around:
   /// no divergence next to the products.
   void arrive(B &b, Value barrier, Value isOne = {}) {
@@ -164,6 +169,10 @@ private:
             "{\n\t.reg .b32 remote;\n\tmapa.shared::cluster.u32 remote, $0, $2;\n\t"
             "@$1 mbarrier.arrive.shared::cluster.b64 _, [remote];\n\t}",
             "r,b,r,~{memory}");
+  }
+  /// The ring whose barriers it has.
+  static tile::RingOp keeperOf(tile::RingOp ring) {
+    return ring.getWith() ? ringOf(ring.getWith()) : ring;
   }
   /// Rows that one block copies of a tile: its share.
   static int64_t boxRows(tile::RingOp ring) {
@@ -254,6 +263,16 @@ private:
   SmallPtrSet<Operation *, 4> zeroed;
 };
 
+/// Whether the ring's keeper has been waited for before the wait, or is filled behind the fill.
+template <class Op> static bool isKept(Op op) {
+  tile::RingOp ring = ringOf(op.getRing());
+  return !ring.getWith() || llvm::any_of(ring.getWith().getUsers(), [&](Operation *user) {
+    auto other = dyn_cast<Op>(user);
+    return other && other->getBlock() == op->getBlock() && other.getIt() == op.getIt() &&
+           other->isBeforeInBlock(op) == isa<tile::WaitOp>(op);
+  });
+}
+
 std::string Sm90Emitter::whyNotBuilt(Operation *op) const {
   if (auto roles = dyn_cast<tile::RolesOp>(op)) {
     int64_t before = 0; // warps
@@ -273,6 +292,10 @@ std::string Sm90Emitter::whyNotBuilt(Operation *op) const {
       if (copies && role.getUnits().size() == 1 && role.getInstances() > 1)
         return "a role that copies several times";
     }
+  } else if (auto fill = dyn_cast<tile::FillOp>(op); fill && !isKept(fill)) {
+    return "filling a ring that is with another behind that";
+  } else if (auto wait = dyn_cast<tile::WaitOp>(op); wait && !isKept(wait)) {
+    return "waiting for a ring that is with another before that";
   } else if (auto fill = dyn_cast<tile::FillOp>(op); fill && holdsRows(ringOf(fill.getRing()))) {
     const int64_t cols = fill.getRing().getType().getShape()[2];
     // Whole rows then, which lie at multiples of 16 bytes (PTX ISA, "cp.async.bulk").
@@ -390,7 +413,7 @@ void Sm90Emitter::prologue(B &b) {
       NVVM::PrefetchOp::create(b, NVVM::PrefetchCacheLevelAttr(), NVVM::CacheEvictionPriorityAttr(),
                                map, Value(), /*tensormap=*/true);
     kernel.func.walk([&](tile::RingOp ring) {
-      if (ring.isStaging())
+      if (ring.isStaging() || ring.getWith())
         return;
       for (int64_t s = 0; s < ring.getType().getShape()[0]; ++s) {
         // One arrival a fill and thread (bytes are counted apart), one a warp that writes or
@@ -462,8 +485,9 @@ void Sm90Emitter::fill(B &b, tile::FillOp op, tile::FillOp::Adaptor in) {
   tile::RingType type = ring.getType();
   int64_t rows = type.getShape()[1];
   Slot slot = slotOf(b, ring, in.getIt());
-  await(b, barrier(b, ring, slot.number, true), arith::XOrIOp::create(b, slot.parity, i32(b, 1)));
-  Value full = barrier(b, ring, slot.number, false);
+  tile::RingOp keeper = keeperOf(ring);
+  await(b, barrier(b, keeper, slot.number, true), arith::XOrIOp::create(b, slot.parity, i32(b, 1)));
+  Value full = barrier(b, keeper, slot.number, false);
   if (gathers) {
     Value thread = arith::AndIOp::create(b, threadId(b), i32(b, gatherThreads - 1));
     emitGather(b, kernel, op, in, slotOffset(b, ring, slot.number), thread, gatherThreads);
@@ -471,7 +495,11 @@ void Sm90Emitter::fill(B &b, tile::FillOp op, tile::FillOp::Adaptor in) {
     return;
   }
   tile::ViewOp view = viewOf(op.getView());
-  expect(b, full, holdsRows(ring) ? type.getShape()[2] * sizeof(float) : slotBytes(type));
+  const int64_t bytes = holdsRows(ring) ? type.getShape()[2] * sizeof(float) : slotBytes(type);
+  if (keeper == ring)
+    expect(b, full, bytes);
+  else
+    expectMore(b, full, bytes);
   Value offset = slotOffset(b, ring, slot.number);
   if (holdsRows(ring))
     return copyRow(b, in, view, ring, offset, full);
@@ -595,7 +623,8 @@ void Sm90Emitter::copyByTables(B &b, tile::FillOp op, tile::FillOp::Adaptor in, 
 Value Sm90Emitter::wait(B &b, tile::WaitOp op, Value it) {
   tile::RingOp ring = ringOf(op.getRing());
   Slot slot = slotOf(b, ring, it);
-  await(b, barrier(b, ring, slot.number, false), slot.parity);
+  if (!ring.getWith())
+    await(b, barrier(b, ring, slot.number, false), slot.parity);
   if (gathers) // written through the generic proxy, read by wgmma (PTX ISA, "Async proxy")
     NVVM::FenceProxyOp::create(
         b, NVVM::ProxyKind::async_shared,
@@ -613,9 +642,11 @@ Value Sm90Emitter::address(B &b, tile::RingOp ring, const Slot &slot) {
 }
 
 void Sm90Emitter::release(B &b, tile::RingOp ring, Value it) {
+  if (ring.getWith())
+    return;
   Slot slot = slotOf(b, ring, it);
   Value lane = laneId(b), empty = barrier(b, ring, slot.number, true);
-  if (holdsRows(ring))
+  if (holdsRows(ring) || llvm::any_of(ring->getUsers(), llvm::IsaPred<tile::RingOp>))
     NVVM::SyncWarpOp::create(b, i32(b, -1));
   // Ordinals are handed on by the first block alone; else lane r arrives at block r's.
   const int64_t arrivals = holdsOrdinals(ring) ? 1 : ring.getCluster();

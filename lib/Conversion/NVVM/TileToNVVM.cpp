@@ -301,7 +301,7 @@ private:
       if (isa<tile::ViewOp, tile::RingOp>(op))
         declarations.push_back(op);
     });
-    for (Operation *op : declarations)
+    for (Operation *op : llvm::reverse(declarations)) // rings with others first
       op->erase();
     kernel->finish();
     return success();

@@ -35,6 +35,7 @@ private:
 
   bool raggedK = false;  ///< sequences differ in their keys
   bool descends = false; ///< tiles go from the last to the first
+  bool beside = false;   ///< products run beside other work, of consumers
   bool shares = false;   ///< warps have parts of P's rows, which products need whole
   Tables keys;
   std::optional<Scores> scores;
@@ -75,8 +76,10 @@ void BackwardBuilder::build() {
   kv = k.view(kk, headSize, 1, false, keys), vv = k.view(v, headSizeV, 1, false, keys);
   dkv = k.view(dk, headSize, 1, false, keys), dvv = k.view(dv, headSizeV, 1, false, keys);
   kr = k.ring("k", N, D, element), vr = k.ring("v", N, Dv, element);
+  beside = plan.getInt("consumers").has_value();
   qr = k.ring("q", M, D, element), dor = k.ring("do", M, Dv, element);
-  lr = k.ring("lse", 1, M, b.getF32Type()), er = k.ring("delta", 1, M, b.getF32Type());
+  lr = k.ring("lse", 1, M, b.getF32Type(), beside ? qr : Value());
+  er = k.ring("delta", 1, M, b.getF32Type(), beside ? dor : Value());
   shares = plan.getInt("warps").value_or(0) * schedule::warpRows > N;
   if (shares)
     pr = k.ring("p", N, M, element);
@@ -142,20 +145,28 @@ SmallVector<Value> BackwardBuilder::buildBlock(Value kt, Value vt, Value bi, Val
                                                Value j, Value it, ValueRange carried) {
   Value row = mul(j, k.index(M));
   auto fill = [&](Value view, Value ring) { tile::FillOp::create(b, view, bi, h, row, ring, it); };
-  fill(qv, qr), fill(lv, lr), fill(dov, dor), fill(ev, er);
+  if (beside) // statistics first: they come with their tiles
+    fill(lv, lr), fill(qv, qr), fill(ev, er), fill(dov, dor);
+  else
+    fill(qv, qr), fill(lv, lr), fill(dov, dor), fill(ev, er);
   auto read = [&](Value tile) -> Value {
     return tile::ReadOp::create(b, k.frag(1, M, b.getF32Type()), tile);
   };
-  Value qt = k.wait(qr, it), sf = product(kt, false, qt, true, N, M);
+  // Products leave reads of shared memory no turn: statistics are read ahead of them where they can
+  // be kept beside them.
+  const bool ahead = beside && schedule::keepsStatistics(M, D, Dv, *plan.getInt("registers", 1));
+  Value qt = k.wait(qr, it), lse2 = ahead ? read(k.wait(lr, it)) : Value();
+  Value sf = product(kt, false, qt, true, N, M);
   Value dot = k.wait(dor, it), dpf = product(vt, false, dot, true, N, M);
-  // Statistics are read behind the products: before, they would be kept beside them.
-  Value lt = k.wait(lr, it), s = scores->capped(await(sf), N, M);
+  Value lt = ahead ? Value() : k.wait(lr, it), s = scores->capped(await(sf), N, M);
   Value seen = tile::MaskOp::create(b, s.getType(), s, key0, row, lenQ, lenK, op.getMask(),
                                     /*group=*/1, /*trans=*/true);
   Value toLog2 = mulf(scores->softmaxScale, k.f32(log2e));
-  Value lse2 = read(lt);
+  if (!ahead)
+    lse2 = read(lt);
   Value p = k.map({seen, lse2}, N, M, [&](ImplicitLocOpBuilder &b, ValueRange x) -> Value {
-    return math::Exp2Op::create(b, arith::SubFOp::create(b, mulf(x[0], toLog2), x[1]));
+    Value shift = arith::NegFOp::create(b, x[1]);
+    return math::Exp2Op::create(b, math::FmaOp::create(b, x[0], toLog2, shift));
   });
   tile::ReleaseOp::create(b, lr, it);
   auto multiplyDv = [&] {
@@ -165,7 +176,9 @@ SmallVector<Value> BackwardBuilder::buildBlock(Value kt, Value vt, Value bi, Val
   // Behind another block's dQ, which is added up while dV and dK are multiplied.
   const bool late = !early && plan.getFlag("overlap").value_or(false);
   Value dvf = early ? multiplyDv() : Value();
-  Value et = k.wait(er, it), dp = await(dpf), delta = read(et);
+  Value et = k.wait(er, it), delta = ahead ? read(et) : Value(), dp = await(dpf);
+  if (!ahead)
+    delta = read(et);
   SmallVector<Value> inputs{p, dp, delta};
   if (scores->softcap) // c tanh(x) has the slope 1 - tanh(x)^2
     inputs.push_back(s);
@@ -191,8 +204,7 @@ SmallVector<Value> BackwardBuilder::buildBlock(Value kt, Value vt, Value bi, Val
     dvf = product(k.wait(pr, it), false, dot, false, N, Dv, carried[1]);
     ds = k.wait(dsr, it);
   }
-  // Where products run beside other work dQ goes first, and its sum leaves beside dK.
-  const bool beside = plan.getInt("consumers").has_value();
+  // There dQ goes first, and its sum leaves beside dK.
   Value dqf, dkf, dk;
   auto multiplyDk = [&] { dkf = product(ds, false, qt, false, N, D, carried[0]); };
   auto awaitDk = [&] {

@@ -101,10 +101,9 @@ Value Kernel::view(Value memref, int64_t cols, int64_t group, bool partial, cons
                               t.leftpad, group, partial, padded, /*once=*/false, cells);
 }
 
-Value Kernel::ring(StringRef name, int64_t rows, int64_t cols, Type element) {
+Value Kernel::ring(StringRef name, int64_t rows, int64_t cols, Type element, Value with) {
   return tile::RingOp::create(b, tile::RingType::get(b.getContext(), {1, rows, cols}, element),
-                              name, /*writers=*/1,
-                              /*releases=*/1, IntegerAttr(), IntegerAttr());
+                              name, with);
 }
 
 Value Kernel::splat(Value scalar, int64_t rows, int64_t cols) {

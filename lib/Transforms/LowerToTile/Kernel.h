@@ -44,7 +44,8 @@ public:
   mlir::Value dim(mlir::Value memref, int64_t dimension);
   mlir::Value view(mlir::Value memref, int64_t cols, int64_t group, bool partial,
                    const Tables &tables = {}, int64_t padded = 1, bool cells = false);
-  mlir::Value ring(llvm::StringRef name, int64_t rows, int64_t cols, mlir::Type element);
+  mlir::Value ring(llvm::StringRef name, int64_t rows, int64_t cols, mlir::Type element,
+                   mlir::Value with = {});
   mlir::Value splat(mlir::Value scalar, int64_t rows, int64_t cols);
   mlir::Value wait(mlir::Value ring, mlir::Value it);
   /// The fragment in another element type, rounded.

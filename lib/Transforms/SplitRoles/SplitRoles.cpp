@@ -183,8 +183,7 @@ Reason split(func::FuncOp kernel, PlanAttr plan, Division &division) {
   if (plan.getFlag("stealing") == true) {
     OpBuilder before(roles);
     auto type = RingType::get(b.getContext(), {schedule::workStages, 1, 1}, b.getI32Type());
-    tiles = RingOp::create(before, loc, type, "work", /*writers=*/1, /*releases=*/1, IntegerAttr(),
-                           IntegerAttr());
+    tiles = RingOp::create(before, loc, type, "work");
   }
   IRMapping map;
   for (Region &region : roles.getBodies()) {

@@ -4,15 +4,20 @@
 !t = memref<?x?x?x64xbf16, strided<[?, ?, ?, 1], offset: ?>>
 !l = memref<?x?x?xf32, strided<[?, ?, ?], offset: ?>>
 
-// A row of statistics is one bulk copy. dS is written by the warps of both consumers, one arrival each, before a proxy
+// A row of statistics is one bulk copy, which completes with Q's or dO's. dS is written by the warps of both consumers, one arrival each, before a proxy
 // fence, and read as transposed left operand: trans-a and trans-b. P and dS come from registers.
 // CHECK-LABEL: llvm.func @gradients(
 // CHECK: nvvm.mbarrier.init %{{.*}}, %c8_i32
 // CHECK: nvvm.setmaxregister decrease 24
-// CHECK: nvvm.mbarrier.arrive.expect_tx %[[FULL:.*]], %c512_i32
+// CHECK: "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [$0], $1;", "r,r,~{memory}" %[[FULL:.*]], %c512_i32
 // CHECK: "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [$0], [$1], $2, [$3];", "r,l,r,r,~{memory}" %{{.*}}, %{{.*}}, %c512_i32, %[[FULL]]
+// CHECK: nvvm.mbarrier.arrive.expect_tx %{{.*}}, %c16384_i32
 // CHECK: nvvm.setmaxregister increase 240
-// CHECK-COUNT-2: da, db, 1, 1, 1, 0, 0;
+// CHECK: nvvm.mbarrier.try_wait.parity
+// CHECK: da, db, 1, 1, 1, 0, 0;
+// CHECK: nvvm.mbarrier.try_wait.parity
+// CHECK: da, db, 1, 1, 1, 0, 0;
+// CHECK-NOT: nvvm.mbarrier.try_wait.parity
 // CHECK: "wgmma.wait_group.sync.aligned 1;"
 // CHECK: llvm.intr.exp2
 // CHECK: nvvm.bar.warp.sync

@@ -55,6 +55,13 @@ func.func @f() {
   return
 }
 // -----
+func.func @f() {
+  %q = flash_tile.ring "q" : <2x4x64xf16>
+  // expected-error @below {{needs as many stages as the ring it is with, has '!flash_tile.ring<1x1x4xf32>' with '!flash_tile.ring<2x4x64xf16>'}}
+  %r = flash_tile.ring "lse" with %q : !flash_tile.ring<2x4x64xf16> : <1x1x4xf32>
+  return
+}
+// -----
 func.func @f(%i: index) {
   // expected-error @below {{needs positive rows and block}}
   %a, %b, %c, %d, %e = flash_tile.block_range by <dense> rows[%i, 0] block 4 lengths(%i, %i) split(%i, %i)

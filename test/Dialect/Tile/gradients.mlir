@@ -11,7 +11,9 @@ func.func @moving(%acc: memref<?x4x64xf32>, %lse: memref<4x?xf32>, %one: memref<
   // CHECK: flash_tile.view %{{.*}} : memref<?xf32> -> <1xf32>
   %b = flash_tile.view %one : memref<?xf32> -> <1xf32>
   %l = flash_tile.view %lse cu_seqlens(%cu : memref<?xi32>) {padded = 32 : i64} : memref<4x?xf32> -> <1xf32>
-  %lr = flash_tile.ring "lse" : <2x1x32xf32>
+  %qr = flash_tile.ring "q" : <2x32x64xbf16>
+  // CHECK: flash_tile.ring "lse" with %{{.*}} : !flash_tile.ring<2x32x64xbf16> : <2x1x32xf32>
+  %lr = flash_tile.ring "lse" with %qr : !flash_tile.ring<2x32x64xbf16> : <2x1x32xf32>
   %dr = flash_tile.ring "ds" {writers = 2 : i64} : <1x128x32xbf16>
   // CHECK: flash_tile.fill %{{.*}}[%{{.*}}, %{{.*}}, %{{.*}}] -> %{{.*}}[%{{.*}}] : <1xf32> -> <2x1x32xf32>
   flash_tile.fill %l[%i, %i, %i] -> %lr[%i] : <1xf32> -> <2x1x32xf32>
