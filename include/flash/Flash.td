@@ -83,7 +83,6 @@ def Flash_PlanAttr : Flash_Attr<"Plan", "plan", "how the op is done: the planner
     | `overlap` | the next QK product runs beside this tile's softmax and PV; of gradients: dQ of a tile is multiplied beside the next tile's softmax |
     | `q_in_regs` | Q is read into registers once a tile |
     | `early_wait` | the next K is awaited before PV is, behind the softmax |
-    | `early_dv` | of gradients: dV is multiplied beside what dS takes, which holds P in both widths |
     | `ping_pong` | the consumers take turns at issuing products |
     | `defer_max` | exponents of unmasked blocks are measured against an older maximum; rows that outgrow it are redone |
     | `multicast` | two blocks side by side share keys and values: each fetches half for both |

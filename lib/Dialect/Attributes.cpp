@@ -168,7 +168,6 @@ constexpr Field planFields[] = {
     {"overlap", FieldKind::flag},
     {"q_in_regs", FieldKind::flag},
     {"early_wait", FieldKind::flag},
-    {"early_dv", FieldKind::flag},
     {"ping_pong", FieldKind::flag},
     {"pack_gqa", FieldKind::flag},
     {"splits", FieldKind::integer},

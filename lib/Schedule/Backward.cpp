@@ -184,7 +184,6 @@ static void chooseTile(Plan &plan, const Problem &problem, const PlanOverrides &
   plan.consumers =
       overrides.consumers.value_or(max(perRows ? plan.tileN / productRows : tile.consumers, 1));
   plan.overlap = overrides.overlap.value_or(consumers);
-  plan.earlyDv = overrides.earlyDv.value_or(false);
   plan.stagedColumns = overrides.stagedColumns.value_or(0);
   if (consumers) {
     // Measured: +2 % at head size 128, +1 % at 64 where blocks differ, -1 % else.
@@ -250,10 +249,8 @@ static std::optional<std::string> whyNotBackward(const Plan &plan, const Problem
                       : plan.roles ? whyNotOnSm90(plan, problem)
                                    : whyNotOnSm80(plan, problem))
     return sentence;
-  if (hasWarps && (plan.overlap || plan.earlyDv || plan.stagedColumns))
-    return std::string(plan.overlap   ? "overlap"
-                       : plan.earlyDv ? "early_dv"
-                                      : "staged_columns") +
+  if (hasWarps && (plan.overlap || plan.stagedColumns))
+    return std::string(plan.overlap ? "overlap" : "staged_columns") +
            " needs products and copies beside other work, warps in step have none; leave it out";
   if (problem.deterministic && !plan.ordered)
     return "deterministic gradients sum dQ in an order, the plan says ordered = false; leave it "

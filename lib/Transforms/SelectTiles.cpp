@@ -94,9 +94,8 @@ LogicalResult selectTile(AttentionBackwardOp op) {
                     builder.getI64IntegerAttr(plan->consumers * schedule::warpgroupWarps));
     }
   }
-  for (auto [field, on] : {std::pair{"overlap", plan->overlap}, {"early_dv", plan->earlyDv}})
-    if (on)
-      attr = filled(attr, field, builder.getBoolAttr(on));
+  if (plan->overlap)
+    attr = filled(attr, "overlap", builder.getBoolAttr(true));
   if (plan->stagedColumns)
     attr = filled(attr, "staged_columns", builder.getI64IntegerAttr(plan->stagedColumns),
                   plan->reasons.staging);

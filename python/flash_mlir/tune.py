@@ -54,7 +54,6 @@ BACKWARD_AXES = {
     "stages": [1, 2, 3],
     "consumers": [1, 2, 3],
     "overlap": [False, True],
-    "early_dv": [False, True],
     "staged_columns": [0, 32, 64, 128],
     "warps": [4, 8],
 }

@@ -48,7 +48,6 @@ public:
     plan = "tile = [" + std::to_string(M) + ", " + std::to_string(N) +
            "], consumers = " + std::to_string(consumers) + plan.substr(plan.find("], stages") + 1);
     plan += among(0, 2) ? ", overlap = true" : "";
-    plan += among(0, 1) ? ", early_dv = true" : "";
     plan += among(0, 1) ? ", staged_columns = 4" : ""; // of sums in any order
     in = drawInputs(p), out = emptyOutputs(p);
     dO = Buffer(p.element, {p.batch, p.lenQ, p.heads, p.dv});

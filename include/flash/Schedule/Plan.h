@@ -78,7 +78,6 @@ struct Plan {
   int64_t producerRegisters = 0, consumerRegisters = 0; ///< a thread; 0: no register roles
   bool pvFromRegisters = true, overlap = false;
   bool qInRegisters = false, earlyWait = false, pingPong = false;
-  bool earlyDv = false;   ///< backward: dV is multiplied beside what dS takes
   bool deferMax = false;  ///< unmasked blocks are measured against an older maximum
   bool multicast = false; ///< two blocks share keys and values, each fetches half for both
   bool packGqa = false;
@@ -110,7 +109,7 @@ struct PlanOverrides {
   std::optional<SplitBy> splitBy = {};
   std::optional<int64_t> producerRegisters = {}, consumerRegisters = {};
   std::optional<bool> pvFromRegisters = {}, overlap = {};
-  std::optional<bool> qInRegisters = {}, earlyWait = {}, pingPong = {}, earlyDv = {};
+  std::optional<bool> qInRegisters = {}, earlyWait = {}, pingPong = {};
   std::optional<bool> deferMax = {}, multicast = {};
   std::optional<Transfer> transfer = {};
   std::optional<bool> packGqa = {};

@@ -220,8 +220,8 @@ LogicalResult Kernel::check() {
                "dims only";
     }
     auto ring = dyn_cast<tile::RingOp>(op);
-    if (ring && (!ring.getOffset() || (!inStep && !ring.isStaging() && !ring.getWith() &&
-                                       !ring.getBarriers())))
+    if (ring && (!ring.getOffset() ||
+                 (!inStep && !ring.isStaging() && !ring.getWith() && !ring.getBarriers())))
       refuse(ring) << "ring needs offset and barriers; run flash-tile-assign first";
     auto turn = dyn_cast<tile::InTurnOp>(op);
     if (turn && turn->getParentOfType<tile::RolesOp>() && !turn.getBarriers())

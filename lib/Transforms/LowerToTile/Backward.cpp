@@ -121,8 +121,9 @@ void BackwardBuilder::buildTile(ValueRange at) {
     {
       OpBuilder::InsertionGuard guard(b);
       b.setInsertionPointToEnd(loop.getBody());
-      // Where the last keys add first, their first queries are nobody else's: so all tiles of a head
-      // that run at once go on beside each other, each as many queries behind as it has keys more.
+      // Where the last keys add first, their first queries are nobody else's: so all tiles of a
+      // head that run at once go on beside each other, each as many queries behind as it has keys
+      // more.
       const bool ascends = turns && descends;
       Value i = loop.getInductionVar(),
             j = ascends ? add(k.index(0), i) : sub(sub(end, k.index(1)), i);
@@ -154,7 +155,8 @@ SmallVector<Value> BackwardBuilder::buildBlock(Value kt, Value vt, Value bi, Val
   };
   // Products leave reads of shared memory no turn: statistics are read ahead of them where they can
   // be kept beside them.
-  const bool ahead = beside && schedule::keepsStatistics(M, D, Dv, *plan.getInt("registers", 1));
+  const bool ahead =
+      beside && schedule::keepsStatistics(M, D, Dv, plan.getInt("registers", 1).value_or(0));
   Value qt = k.wait(qr, it), lse2 = ahead ? read(k.wait(lr, it)) : Value();
   Value sf = product(kt, false, qt, true, N, M);
   Value dot = k.wait(dor, it), dpf = product(vt, false, dot, true, N, M);
@@ -172,10 +174,9 @@ SmallVector<Value> BackwardBuilder::buildBlock(Value kt, Value vt, Value bi, Val
   auto multiplyDv = [&] {
     return product(k.cast(p, element), false, dot, false, N, Dv, carried[1]);
   };
-  const bool early = plan.getFlag("early_dv").value_or(false);
   // Behind another block's dQ, which is added up while dV and dK are multiplied.
-  const bool late = !early && plan.getFlag("overlap").value_or(false);
-  Value dvf = early ? multiplyDv() : Value();
+  const bool late = plan.getFlag("overlap").value_or(false);
+  Value dvf;
   Value et = k.wait(er, it), delta = ahead ? read(et) : Value(), dp = await(dpf);
   if (!ahead)
     delta = read(et);
@@ -194,7 +195,7 @@ SmallVector<Value> BackwardBuilder::buildBlock(Value kt, Value vt, Value bi, Val
   tile::ReleaseOp::create(b, er, it);
   if (shares)
     p = k.cast(p, element);
-  else if (!early && !late)
+  else if (!late)
     dvf = multiplyDv();
   ds = k.cast(ds, element);
   if (shares)

@@ -89,7 +89,7 @@
 // WHOLE: error: storing via shared memory is not built for sm_90a
 func.func @gradients(%q: !t, %k: !t, %v: !t, %o: !t, %lse: !l, %do: !t, %dq: !t, %dk: !t, %dv: !t, %scale: f32) {
   flash.attention_backward %q, %k, %v, %o, %lse, %do scale %scale outs(%dq, %dk, %dv : !t, !t, !t) by #flash.mask<causal>
-      {target = #flash.target<"sm_90a">, plan = #flash.plan<consumers = 2, overlap = false, early_dv = false, staged_columns = 0>} : !t, !t, !t, !t, !l, !t
+      {target = #flash.target<"sm_90a">, plan = #flash.plan<consumers = 2, overlap = false, staged_columns = 0>} : !t, !t, !t, !t, !l, !t
   return
 }
 
