@@ -159,7 +159,7 @@ def Flash_AttentionOp : Flash_Op<"attention",
     | o | `B x Sq x Hq x Dv` | as q |
     | lse | `B x Hq x Sq` | f32, natural logarithm |
 
-    `scale` defaults to `1/sqrt(D)`; with `softcap c` a score is `c * tanh(s / c)`. Scores lie within 2^27 either way:
+    `scale` defaults to `1/sqrt(D)`; with `softcap c`, c from 2^-64 to 2^10, a score is `c * tanh(s / c)`. Scores lie within 2^27 either way:
     past that the rounding of `scale * m`, m a row's maximum, outgrows what p of f16 can hold. Where the keys are split,
     within 2^16: past that the rounding of a part's lse shows in its weight. Over tensors the results
     are o and, if wanted, lse; over memrefs both are written to `outs`. A row that sees no key gives 0 and

@@ -6,18 +6,22 @@ other way in shares.
 import math
 import numbers
 
-from ._arrays import Array, pointer, take, values
+from ._arrays import Array, share_memory, take, values
 
 FLOATS = ("f16", "bf16", "f32", "f8e4m3")
 MOST = 3.4e38  # of f32, as which scale and softcap reach a kernel
 LEAST_SCALE = 2.0**-64  # below it, hidden scores (-2^100) times scale would weigh something
+MOST_CAP = 2.0**10  # c tanh(s / c) is computed in f32 to about c 2^-24
 LIMIT = 2**31  # sizes are 32-bit in a kernel; offsets are not
 
 
 def number(name, value):
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError(f"expected {name} to be a number, got {type(value).__name__}")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise ValueError(f"expected {name} to fit a float, got one of {len(str(value))} digits") from None
 
 
 def whole(name, value):
@@ -41,10 +45,8 @@ def options(causal, window, attention_chunk, sink_tokens, scale, softcap, num_sp
     except (TypeError, ValueError):
         raise TypeError(f"expected window to be a pair (left, right), got {window!r}") from None
     cap = number("softcap", softcap)
-    if not 0 <= cap < math.inf:
-        raise ValueError(f"expected softcap to be 0 (off) or positive and finite, got {cap}")
-    if cap > MOST:
-        raise ValueError(f"expected softcap to be at most {MOST}, got {cap}")
+    if cap != 0 and not LEAST_SCALE <= cap <= MOST_CAP:
+        raise ValueError(f"expected softcap to be 0 (off) or between 2^-64 and {MOST_CAP:.0f}, past which it rounds scores more than it caps them, got {cap}")
     if scale is not None:
         scale = number("scale", scale)
         if not 0 < scale < math.inf:
@@ -136,17 +138,27 @@ def output(name, x, like, shape):
     a = operand(name, x, len(shape), (like.element if like.element != "f8e4m3" else "bf16",), ("q", like.place))
     if a.shape != tuple(shape):
         raise ValueError(f"expected {name}'s shape {list(a.shape)} to be {list(shape)}")
-    if 0 not in a.shape and any(n > 1 and s == 0 for n, s in zip(a.shape, a.strides)):
+    if 0 not in a.shape and lies_on_itself(a):
         raise ValueError(f"expected {name}'s elements to lie apart, got strides {list(a.strides)}")
     writable(name, x)
     return a
 
 
+def lies_on_itself(a):
+    """Whether elements of an array may share memory: sorted by stride, a dimension begins within those before it."""
+    end = 1
+    for n, s in sorted(((n, abs(s)) for n, s in zip(a.shape, a.strides) if n > 1), key=lambda each: each[1]):
+        if s < end:
+            return True
+        end = s * (n - 1) + end
+    return False
+
+
 def apart(name, x, others):
     """`x` is written while the others (name, array) are read."""
     for other, y in others:
-        if pointer(x) == pointer(y) and 0 not in x.shape and 0 not in y.shape:
-            raise ValueError(f"expected {name} to have memory of its own, it begins where {other} does; leave {name} out, or pass another array")
+        if share_memory(x, y):
+            raise ValueError(f"expected {name} to have memory of its own, it shares some with {other}; leave {name} out, or pass another array")
 
 
 # Operands beside q, k, v and sink, in the order of the library's names.

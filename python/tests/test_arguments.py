@@ -49,6 +49,9 @@ REFUSED = [
     ("scale past f32", dense, dict(scale=1e300), ValueError, ["scale", "1e+300"]),
     ("scale that hides nothing", dense, dict(scale=1e-30), ValueError, ["scale", "1e-30"]),
     ("softcap past f32", dense, dict(softcap=1e300), ValueError, ["softcap", "1e+300"]),
+    ("softcap that rounds scores", dense, dict(softcap=1e4), ValueError, ["softcap", "1024", "10000"]),
+    ("softcap that is 0 in f32", dense, dict(softcap=5e-324), ValueError, ["softcap", "2^-64", "5e-324"]),
+    ("softcap past any float", dense, dict(softcap=10**400), ValueError, ["softcap", "401 digits"]),
     ("scale's type", dense, dict(scale="1"), TypeError, ["scale", "str"]),
     ("splits", dense, dict(num_splits=-1), ValueError, ["num_splits", "-1"]),
     ("splits' type", dense, dict(num_splits=1.5), TypeError, ["num_splits", "float"]),
@@ -178,7 +181,13 @@ def test_merge_refuses():
 @pytest.mark.parametrize("name", ["q", "k", "v"])
 def test_out_may_not_be_what_is_read(name):
     arrays = {n: array(2, 8, 4, 64) for n in "qkv"}
-    with pytest.raises(ValueError, match=f"memory of its own, it begins where {name}"):
+    with pytest.raises(ValueError, match=f"memory of its own, it shares some with {name}"):
         flash_mlir.attention(**arrays, out=arrays[name])
+    rows = array(2, 12, 4, 64)
+    with pytest.raises(ValueError, match=f"memory of its own, it shares some with {name}"):
+        flash_mlir.attention(**arrays | {name: rows[:, :8]}, out=rows[:, 4:])
+    flash_mlir.attention(**arrays | {name: rows[:, 0:8]}, out=array(2, 8, 4, 128)[..., :64])
+    columns = array(2, 8, 4, 128)  # side by side
+    flash_mlir.attention(**arrays | {name: columns[..., :64]}, out=columns[..., 64:])
     empty = array(0, 8, 4, 64)
     flash_mlir.attention(empty, empty, empty, out=empty)
