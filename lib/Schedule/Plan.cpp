@@ -304,11 +304,12 @@ static void chooseOrder(Plan &plan, const Problem &problem, const PlanOverrides 
   plan.l2Section = overrides.l2Section.value_or(0);
   const bool roles = machineOf(problem.target).roles, gathers = plan.transfer == Transfer::gather;
   const bool isUneven = plan.order == WorkOrder::dynamic || plan.order == WorkOrder::varlenDynamic;
-  plan.stealing = overrides.stealing.value_or(roles && !gathers && isUneven);
+  plan.stealing = overrides.stealing.value_or(roles && !gathers && isUneven && plan.persistent);
   plan.reasons.stealing = overrides.stealing ? overrides.why
                           : plan.stealing    ? "tiles differ, so whoever is done takes the next"
                           : !roles           ? "without roles nobody takes tiles ahead"
                           : gathers          ? "the threads that gather have none that takes tiles"
+                          : isUneven         ? "a block has one tile"
                                              : "a static stride shares tiles evenly";
 }
 
@@ -388,6 +389,13 @@ std::variant<Plan, Refusal> makePlan(const Problem &problem, const PlanOverrides
     return Refusal{Refusal::invalid, std::string(machine.name) +
                                          " has no roles (consumers), all its warps copy and "
                                          "compute; set warps instead"};
+  if (!problem.backward && overrides.warps && machine.roles)
+    return Refusal{Refusal::invalid, std::string(machine.name) +
+                                         " has roles, its warps do not copy and compute in step; "
+                                         "set consumers instead of warps"};
+  if (!problem.backward && overrides.ordered)
+    return Refusal{Refusal::invalid,
+                   "ordered is of gradients, attention sums nothing across blocks; leave it out"};
   if (overrides.warps.value_or(0) % warpgroupWarps != 0)
     return Refusal{Refusal::invalid, "expected warps in multiples of " + number(warpgroupWarps) +
                                          ", there are " + number(*overrides.warps)};
@@ -516,12 +524,19 @@ std::optional<std::string> whyNot(const Plan &plan, const Problem &problem) {
   if (problem.target != Target::cpu && plan.transfer == Transfer::tma)
     if (auto why = whyNoBoxes(plan, problem))
       return "transfer tma copies rows that follow each other, " + *why + "; use gather";
+  if (problem.target != Target::cpu && !machine.roles && (plan.stealing || plan.pingPong))
+    return std::string(machine.name) + " has no roles, " +
+           (plan.stealing ? "and nobody who takes tiles (stealing) ahead; leave stealing out"
+                          : "whose consumers take turns (ping_pong); leave ping_pong out");
   if (plan.stealing && problem.target != Target::cpu && plan.transfer == Transfer::gather)
     return "tiles from a counter (stealing) need one thread that starts copies, transfer gather "
            "has many; use tma";
   if (plan.stealing && !plan.persistent)
     return "tiles from a counter (stealing) need blocks that take several, order " +
-           std::string(orderName(plan.order)) + " has one tile a block; use dynamic or static";
+           std::string(orderName(plan.order)) +
+           (plan.order == WorkOrder::single
+                ? " has one tile a block; use dynamic or static"
+                : " is not persistent; leave persistent or stealing out");
   if (plan.multicast)
     if (auto sentence = whyNotMulticast(plan, problem))
       return sentence;

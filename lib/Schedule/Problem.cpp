@@ -22,6 +22,7 @@ static std::optional<std::string> whyNotHeadSizes(const Problem &problem) {
 }
 
 static std::optional<std::string> whyNotSizes(const Problem &problem) {
+  constexpr int64_t most = 0x7fffffff; // 32 bits hold every count in a kernel
   struct Size {
     const char *what;
     int64_t value, least;
@@ -30,9 +31,9 @@ static std::optional<std::string> whyNotSizes(const Problem &problem) {
        {Size{"a batch", problem.batch, 0}, Size{"a number of q's heads", problem.heads, 0},
         Size{"a number of k's heads", problem.kvHeads, 1},
         Size{"a number of queries", problem.lenQ, 0}, Size{"a number of keys", problem.lenK, 0}})
-    if (size.value != unknown && size.value < size.least)
-      return std::string("expected ") + size.what + " of at least " + number(size.least) +
-             ", it is " + number(size.value);
+    if (size.value != unknown && (size.value < size.least || size.value > most))
+      return std::string("expected ") + size.what + " from " + number(size.least) +
+             " to 2^31 - 1, it is " + number(size.value);
   if (problem.heads != unknown && problem.kvHeads != unknown &&
       problem.heads % problem.kvHeads != 0)
     return "expected q's heads (" + number(problem.heads) + ") to be a multiple of k's (" +

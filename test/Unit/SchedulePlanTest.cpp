@@ -229,6 +229,22 @@ TEST(Plan, RefusesWithDemandFactAndWayOut) {
   EXPECT_EQ(refused(cpu, {.tileN = 0}), "expected tile n of at least 1, it is 0");
   EXPECT_EQ(refused(cpu, {.order = WorkOrder::varlenDynamic}),
             "order varlen_dynamic needs packed sequences, the problem has none; use dynamic");
+  EXPECT_EQ(refused(h, {.warps = 8}),
+            "sm_90a has roles, its warps do not copy and compute in step; "
+            "set consumers instead of warps");
+  EXPECT_EQ(refused(h, {.ordered = true}),
+            "ordered is of gradients, attention sums nothing across blocks; leave it out");
+  Problem a = problem(Target::sm80);
+  EXPECT_EQ(refused(a, {.stealing = true}), "sm_80 has no roles, and nobody who takes tiles "
+                                            "(stealing) ahead; leave stealing out");
+  EXPECT_EQ(refused(a, {.pingPong = true}),
+            "sm_80 has no roles, whose consumers take turns (ping_pong); leave ping_pong out");
+  Problem uneven = h;
+  uneven.mask.causal = true;
+  EXPECT_FALSE(planned(uneven, {.persistent = false}).stealing);
+  EXPECT_EQ(refused(uneven, {.persistent = false, .stealing = true}),
+            "tiles from a counter (stealing) need blocks that take several, order dynamic is not "
+            "persistent; leave persistent or stealing out");
   EXPECT_EQ(refused(h, {.order = WorkOrder::single, .stealing = true}),
             "tiles from a counter (stealing) need blocks that take several, order single has one "
             "tile a block; use dynamic or static");

@@ -32,7 +32,10 @@ TEST(Problem, SaysWhatNoTargetComputes) {
   EXPECT_EQ(whyNotProblem(p), "expected q's heads (3) to be a multiple of k's (2)");
   p = problem(Target::cpu);
   p.kvHeads = 0;
-  EXPECT_EQ(whyNotProblem(p), "expected a number of k's heads of at least 1, it is 0");
+  EXPECT_EQ(whyNotProblem(p), "expected a number of k's heads from 1 to 2^31 - 1, it is 0");
+  p = problem(Target::cpu);
+  p.lenK = int64_t(1) << 31;
+  EXPECT_EQ(whyNotProblem(p), "expected a number of keys from 0 to 2^31 - 1, it is 2147483648");
   p = problem(Target::cpu);
   p.mask = {.left = -1, .right = -3};
   EXPECT_NE(whyNotProblem(p), std::nullopt);

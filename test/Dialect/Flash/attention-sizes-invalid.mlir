@@ -62,7 +62,7 @@ func.func @f(%q: tensor<2x9x8x64xf16>, %k: tensor<2x7x3x64xf16>, %v: tensor<2x7x
 }
 // -----
 func.func @f(%q: tensor<2x9x8x64xf16>, %k: tensor<2x7x0x64xf16>, %v: tensor<2x7x0x64xf16>) {
-  // expected-error @below {{expected a number of k's heads of at least 1, it is 0}}
+  // expected-error @below {{expected a number of k's heads from 1 to 2^31 - 1, it is 0}}
   %r = flash.attention %q, %k, %v by <dense> : tensor<2x9x8x64xf16>, tensor<2x7x0x64xf16>, tensor<2x7x0x64xf16> -> tensor<2x9x8x64xf16>
   return
 }
