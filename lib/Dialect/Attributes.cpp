@@ -168,6 +168,7 @@ constexpr Field planFields[] = {
     {"overlap", FieldKind::flag},
     {"q_in_regs", FieldKind::flag},
     {"early_wait", FieldKind::flag},
+    {"column_parts", FieldKind::integer},
     {"ping_pong", FieldKind::flag},
     {"pack_gqa", FieldKind::flag},
     {"splits", FieldKind::integer},

@@ -174,7 +174,8 @@ Outcome Program::launch(const Operands &given, FlashScalars scalars, int device,
       blocks = schedule::backwardQueryTiles(request.plan, p) * p.heads;
     } else if (p.backward && p.packedK) {
       const int64_t rows = operands[Operand::k]->size[0];
-      blocks = schedule::packedStart(rows, p.batch, 1, request.plan.tileN) * p.kvHeads;
+      blocks = schedule::packedStart(rows, p.batch, 1, request.plan.tileN) * p.kvHeads *
+               request.plan.columnParts;
     } else if (!isEmpty(p)) {
       blocks = schedule::gridOf(request.plan, p);
     }

@@ -131,6 +131,12 @@ static constexpr int64_t productRows = warpRows * warpgroupWarps;
 /// All that a block of two consumers can have: their fragments alone are 192.
 static constexpr RoleRegisters roleRegisters{2, 24, 240};
 
+/// Columns of a product.
+static constexpr int64_t productCols = 8;
+
+/// Of the columns of dQ, dK and dV that consumers hold at most.
+static constexpr int64_t widestOfRoles = 128;
+
 /// Columns of dQ that a consumer sums: all, of its own queries, or its part of them.
 static int64_t summedColumns(const Plan &plan) {
   return plan.tileM % (productRows * plan.consumers) ? plan.headTile / plan.consumers
@@ -143,19 +149,30 @@ static std::optional<std::string> whyNotOnSm90(const Plan &plan, const Problem &
     return "expected " + std::to_string(productRows) + " keys for each of " +
            std::to_string(plan.consumers) + " consumers, the tile has " +
            std::to_string(plan.tileN);
-  if (plan.tileM != queries && (plan.tileM != productRows || plan.headTile % keys))
+  // By columns whole panels, or of a part what a product may be wide.
+  const int64_t columns = plan.columnParts == 1 ? keys : productCols * plan.consumers;
+  if (plan.tileM != queries &&
+      (plan.tileM != productRows || plan.headTile % (columns * plan.columnParts)))
     return "expected consumers to divide dQ in parts of " + std::to_string(productRows) +
            " queries or columns, " + std::to_string(plan.consumers) + " have " +
            std::to_string(plan.tileM) + " by " + std::to_string(plan.headTile);
+  if (plan.columnParts > 1 && plan.stagedColumns)
+    return "expected staged_columns of 0 where blocks have parts of the columns, it is " +
+           std::to_string(plan.stagedColumns);
   if (plan.stagedColumns != 0 && plan.stagedColumns != summedColumns(plan))
     return "expected staged_columns of 0 or the " + std::to_string(summedColumns(plan)) +
            " columns of dQ that a consumer sums, it is " + std::to_string(plan.stagedColumns);
+  for (int64_t head : {plan.headTile, plan.headTileV})
+    if (head % (productCols * plan.columnParts))
+      return "expected parts of a multiple of " + std::to_string(productCols) + " columns, " +
+             std::to_string(plan.columnParts) + " column_parts have " + std::to_string(head);
   if (plan.ordered && plan.consumers >= warpgroupWarps)
     return "expected a warp of the producer's for each consumer's turns, there are " +
            std::to_string(plan.consumers) + " consumers; leave ordered out";
   // A thread has half of a row of products: dK, dV, P, dP, and capped scores.
-  const int64_t held =
-      (plan.headTile + plan.headTileV + (problem.softcap ? 3 : 2) * plan.tileM) / 2;
+  const int64_t held = ((plan.headTile + plan.headTileV) / plan.columnParts +
+                        (problem.softcap ? 3 : 2) * plan.tileM) /
+                       2;
   if (held > plan.consumerRegisters)
     return "a consumer holds fragments of " + std::to_string(held) +
            " registers a thread, it has " + std::to_string(plan.consumerRegisters) +
@@ -167,10 +184,25 @@ static std::optional<std::string> whyNotOnSm90(const Plan &plan, const Problem &
 }
 
 static void chooseTile(Plan &plan, const Problem &problem, const PlanOverrides &overrides) {
+  const bool halves = problem.target != Target::cpu && plan.roles && // what fits the registers
+                      max(plan.headTile, plan.headTileV) > widestOfRoles;
+  plan.columnParts = overrides.columnParts.value_or(halves ? 2 : 1);
+  plan.reasons.columnParts =
+      overrides.columnParts ? overrides.why
+      : halves ? "consumers hold dK and dV up to " + std::to_string(widestOfRoles) + " columns"
+               : "a block holds all columns of dK and dV";
   BackwardTile tile{cpuTile, cpuTile, 0, 1, 1, true, "a tile's operands stay in a core's caches"};
   const bool consumers = problem.target != Target::cpu && plan.roles;
   if (problem.target != Target::cpu && !plan.roles)
     tile = sm80Tile(problem.target, max(plan.headTile, plan.headTileV));
+  else if (halves)
+    tile = {productRows,
+            productRows * roleRegisters.consumers,
+            roleRegisters.consumers,
+            2,
+            1,
+            true,
+            "two warpgroups of keys"};
   else if (problem.target != Target::cpu)
     tile = referenceTileBackward(problem.target, max(plan.headTile, plan.headTileV),
                                  plan.mask.kind == MaskKind::causal,
@@ -183,21 +215,25 @@ static void chooseTile(Plan &plan, const Problem &problem, const PlanOverrides &
   const bool perRows = !plan.roles && overrides.tileN; // 16 keys a warp
   plan.consumers =
       overrides.consumers.value_or(max(perRows ? plan.tileN / productRows : tile.consumers, 1));
-  plan.overlap = overrides.overlap.value_or(consumers);
   plan.stagedColumns = overrides.stagedColumns.value_or(0);
+  plan.overlap = overrides.overlap.value_or(false);
   if (consumers) {
+    auto isTooLarge = [&] {
+      return std::holds_alternative<std::string>(
+          layOut(backwardRings(plan, problem.element), machineOf(problem.target)));
+    };
+    if (halves && !overrides.stages && isTooLarge())
+      plan.stages = 1;
+    // With one slot the queries of a block are waited for, and its dQ is what covers that.
+    plan.overlap = overrides.overlap.value_or(plan.columnParts == 1 || plan.stages > 1);
     // Measured: +2 % at head size 128, +1 % at 64 where blocks differ, -1 % else.
     const bool stages = plan.headTile > 64 || plan.mask.kind != MaskKind::dense;
-    if (!overrides.stagedColumns && stages && !plan.ordered) {
+    if (!overrides.stagedColumns && stages && !plan.ordered && plan.columnParts == 1) {
       plan.stagedColumns = summedColumns(plan);
       plan.reasons.staging = "the copy engine adds dQ while its consumer goes on";
     }
     plan.producerRegisters = overrides.producerRegisters.value_or(roleRegisters.producer);
     plan.consumerRegisters = overrides.consumerRegisters.value_or(roleRegisters.consumer);
-    auto isTooLarge = [&] {
-      return std::holds_alternative<std::string>(
-          layOut(backwardRings(plan, problem.element), machineOf(problem.target)));
-    };
     if (!overrides.stagedColumns && isTooLarge())
       plan.stagedColumns = 0, plan.reasons.staging = {};
     if (!overrides.overlap && isTooLarge())
@@ -252,6 +288,12 @@ static std::optional<std::string> whyNotBackward(const Plan &plan, const Problem
   if (hasWarps && (plan.overlap || plan.stagedColumns))
     return std::string(plan.overlap ? "overlap" : "staged_columns") +
            " needs products and copies beside other work, warps in step have none; leave it out";
+  if (hasWarps && plan.columnParts > 1)
+    return "column_parts are for consumers, which hold dK and dV whole up to head size " +
+           std::to_string(widestOfRoles) + "; leave it out";
+  if (plan.headTile % plan.columnParts || plan.headTileV % plan.columnParts)
+    return "expected column_parts to divide head sizes " + std::to_string(plan.headTile) + " and " +
+           std::to_string(plan.headTileV) + ", there are " + std::to_string(plan.columnParts);
   if (problem.deterministic && !plan.ordered)
     return "deterministic gradients sum dQ in an order, the plan says ordered = false; leave it "
            "out";
@@ -266,19 +308,15 @@ static std::optional<std::string> whyNotBackward(const Plan &plan, const Problem
 std::variant<Plan, Refusal> planBackward(Plan plan, const Problem &problem,
                                          const PlanOverrides &overrides) {
   chooseOrder(plan, problem, overrides);
-  const int64_t wide = max(plan.headTile, plan.headTileV), widestOfRoles = 128, widest = 256;
+  const int64_t wide = max(plan.headTile, plan.headTileV), widest = 256;
   if (problem.target != Target::cpu)
     plan.roles = machineOf(problem.target).roles && !overrides.warps &&
                  overrides.transfer != Transfer::gather; // consumers are filled by tma
   chooseTile(plan, problem, overrides);
-  if (problem.target != Target::cpu && plan.roles && !overrides.hasRoles) {
+  const bool asksForRoles = overrides.hasRoles || overrides.columnParts.value_or(1) > 1;
+  if (problem.target != Target::cpu && plan.roles && !asksForRoles) {
     // What consumers cannot do warps in step can.
-    std::optional<std::string> why;
-    if (wide > widestOfRoles)
-      why = "consumers hold dK and dV up to head size " + std::to_string(widestOfRoles);
-    else
-      why = whyNotOnSm90(plan, problem);
-    if (why) {
+    if (auto why = whyNotOnSm90(plan, problem)) {
       plan.roles = false;
       chooseTile(plan, problem, overrides);
       plan.reasons.tile += "; warps in step: " + *why;
@@ -287,9 +325,8 @@ std::variant<Plan, Refusal> planBackward(Plan plan, const Problem &problem,
   plan.reasons.packGqa = "a tile of keys walks the query heads of its KV head one by one";
   plan.reasons.splits = "queries are not split";
   plan.reasons.stealing = "the hardware hands out tiles";
-  if (problem.target != Target::cpu && wide > (plan.roles ? widestOfRoles : widest))
-    return Refusal{Refusal::notBuilt, "gradients of head sizes above " +
-                                          std::to_string(plan.roles ? widestOfRoles : widest) +
+  if (problem.target != Target::cpu && wide > widest)
+    return Refusal{Refusal::notBuilt, "gradients of head sizes above " + std::to_string(widest) +
                                           " are not built for " +
                                           std::string(targetName(problem.target)) + "; use " +
                                           std::string(targetName(Target::cpu))};
@@ -309,7 +346,9 @@ WorkShape<int64_t> backwardShapeOf(const Plan &plan, const Problem &problem) {
                               ? plan.l2Section
                               : querySection(problem.lenQ, problem.headSize, problem.headSizeV,
                                              elementBytes(problem.element), pairs);
-  return {ceilDiv(problem.lenK, plan.tileN), problem.kvHeads, problem.batch, 1, section};
+  // The parts of a head's columns are heads of the work, neighbours in every order.
+  return {ceilDiv(problem.lenK, plan.tileN), problem.kvHeads * plan.columnParts, problem.batch, 1,
+          section * plan.columnParts};
 }
 
 bool keepsStatistics(int64_t tileM, int64_t headTile, int64_t headTileV, int64_t registers) {
@@ -320,6 +359,26 @@ bool keepsStatistics(int64_t tileM, int64_t headTile, int64_t headTileV, int64_t
 int64_t partsOfDq(int64_t headTile, int64_t warps) {
   const int64_t widest = 192, ofAWarp = 16;
   return headTile > widest ? max(headTile / (warps * ofAWarp), 1) : 1;
+}
+
+std::vector<ColumnPiece> columnPieces(int64_t columns, int64_t parts) {
+  if (parts == 1)
+    return {{0, 0, columns}};
+  std::vector<ColumnPiece> pieces;
+  const int64_t whole = columns / (panelColumns * parts) * panelColumns;
+  if (whole)
+    pieces.push_back({0, whole, whole});
+  for (int64_t at = whole * parts; at < columns; at += panelColumns) {
+    const int64_t own = min(columns - at, panelColumns) / parts;
+    pieces.push_back({at, own, own});
+  }
+  return pieces;
+}
+
+int64_t sumsOfDq(const Plan &plan) {
+  if (plan.columnParts > 1)
+    return plan.columnParts * int64_t(columnPieces(plan.headTile, plan.columnParts).size());
+  return plan.roles ? 1 : partsOfDq(plan.headTile, warpsOf(plan));
 }
 
 int64_t sideRows(int64_t tileM, int64_t columns) {
@@ -351,9 +410,8 @@ std::vector<Part> backwardParts(const Plan &plan, const Problem &problem) {
                              {"lse_log2", of(statistic)},
                              {"delta", of(statistic)}};
   if (plan.ordered) // one of each consumer, or part
-    parts.push_back({"turns",
-                     {tiles * problem.heads *
-                      (plan.roles ? plan.consumers : partsOfDq(plan.headTile, warpsOf(plan)))}});
+    parts.push_back(
+        {"turns", {tiles * problem.heads * (plan.roles ? plan.consumers : 1) * sumsOfDq(plan)}});
   return parts;
 }
 

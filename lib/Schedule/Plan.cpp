@@ -326,7 +326,6 @@ static std::optional<std::string> whyNotStaged(const Plan &plan, const Problem &
 }
 
 /// Columns of a 128-byte panel of 16-bit elements.
-static constexpr int64_t panelColumns = 64;
 
 static void chooseStaging(Plan &plan, const Problem &problem, const PlanOverrides &overrides) {
   plan.stagedColumns = 0;

@@ -29,40 +29,44 @@ using namespace flash::tile;
 
 namespace {
 
-/// A run, and which op of its body does what for dQ.
+/// A run, and which op of its body does what for dQ, whose columns may be several products.
 struct Run {
   scf::ForOp loop;
   WaitOp scores; ///< for dS of all consumers
-  MmaOp product;
-  MmaWaitOp productWait;
+  SmallVector<MmaWaitOp> products;
   ReleaseOp release; ///< of dS
-  StoreOp store;
+  SmallVector<StoreOp> stores;
 
   /// What says which block is summed, and where.
   SmallVector<OpOperand *> places() {
     SmallVector<OpOperand *> all{&scores.getItMutable(), &release.getItMutable()};
-    for (OpOperand &operand : store->getOpOperands())
-      if (operand.get().getType().isIndex())
-        all.push_back(&operand);
+    for (StoreOp store : stores)
+      for (OpOperand &operand : store->getOpOperands())
+        if (operand.get().getType().isIndex())
+          all.push_back(&operand);
     return all;
   }
 };
 
 Reason find(Run &run) {
   Block *body = run.loop.getBody();
-  for (MmaOp mma : body->getOps<MmaOp>())
-    if (mma.getTransA()) {
-      if (run.product)
-        return "a block's dQ is more than one product";
-      run.product = mma;
-    }
-  if (!run.product || !(run.scores = waitOf(run.product.getA())) || run.scores->getBlock() != body)
+  for (MmaOp mma : body->getOps<MmaOp>()) {
+    if (!mma.getTransA())
+      continue;
+    WaitOp scores = waitOf(mma.getA());
+    if (!scores || scores->getBlock() != body || (run.scores && run.scores != scores))
+      return "a run does not multiply dS of its own block";
+    if (!run.stores.empty() && run.stores.front()->isBeforeInBlock(mma))
+      return "a block's dQ is multiplied part by part";
+    run.scores = scores;
+    auto wait = mma->hasOneUse() ? dyn_cast<MmaWaitOp>(*mma->user_begin()) : MmaWaitOp();
+    auto store = wait && wait->hasOneUse() ? dyn_cast<StoreOp>(*wait->user_begin()) : StoreOp();
+    if (!store || !store.getSum())
+      return "dQ is not awaited and added up once";
+    run.products.push_back(wait), run.stores.push_back(store);
+  }
+  if (run.products.empty())
     return "a run does not multiply dS of its own block";
-  if (!run.product->hasOneUse() ||
-      !(run.productWait = dyn_cast<MmaWaitOp>(*run.product->user_begin())) ||
-      !run.productWait->hasOneUse() ||
-      !(run.store = dyn_cast<StoreOp>(*run.productWait->user_begin())) || !run.store.getSum())
-    return "dQ is not awaited and added up once";
   SmallVector<ReleaseOp> releases = releasesOf(run.scores);
   if (releases.size() != 1 || releases.front()->getBlock() != body)
     return "dS is not released once";
@@ -92,12 +96,13 @@ void putBehind(MutableArrayRef<Run> runs) {
     for (auto [place, before] : llvm::zip(places, made.getRegionIterArgs().take_back(own.size())))
       place->set(before);
     handed = made.getResults().take_back(own.size());
-    b.setInsertionPointAfter(run.store);
+    b.setInsertionPointAfter(run.stores.back());
     Value isLater =
         arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, made.getInductionVar(), begin);
     auto branch = scf::IfOp::create(b, loc, isLater, /*withElseRegion=*/false);
     run.release->moveBefore(branch.thenYield());
-    run.store->moveBefore(branch.thenYield());
+    for (StoreOp store : run.stores)
+      store->moveBefore(branch.thenYield());
   }
   Run &last = runs.back();
   b.setInsertionPointAfter(last.loop);
@@ -106,9 +111,11 @@ void putBehind(MutableArrayRef<Run> runs) {
   IRMapping map;
   for (auto [place, value] : llvm::zip(last.places(), handed))
     map.map(place->get(), value);
-  clonedFrom(last.loop.getBody(), last.productWait.getResult(), b, map);
+  for (MmaWaitOp wait : last.products)
+    clonedFrom(last.loop.getBody(), wait.getResult(), b, map);
   b.clone(*last.release, map);
-  b.clone(*last.store, map);
+  for (StoreOp store : last.stores)
+    b.clone(*store, map);
 }
 
 struct OverlapSums : flash::impl::FlashTileOverlapSumsBase<OverlapSums> {

@@ -96,6 +96,9 @@ LogicalResult selectTile(AttentionBackwardOp op) {
   }
   if (plan->overlap)
     attr = filled(attr, "overlap", builder.getBoolAttr(true));
+  if (plan->columnParts > 1)
+    attr = filled(attr, "column_parts", builder.getI64IntegerAttr(plan->columnParts),
+                  plan->reasons.columnParts);
   if (plan->stagedColumns)
     attr = filled(attr, "staged_columns", builder.getI64IntegerAttr(plan->stagedColumns),
                   plan->reasons.staging);

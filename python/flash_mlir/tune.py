@@ -54,6 +54,7 @@ BACKWARD_AXES = {
     "stages": [1, 2, 3],
     "consumers": [1, 2, 3],
     "overlap": [False, True],
+    "column_parts": [1, 2],
     "staged_columns": [0, 32, 64, 128],
     "warps": [4, 8],
 }

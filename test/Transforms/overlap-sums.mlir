@@ -40,7 +40,7 @@ func.func @two(%q: !t, %k: !t, %v: !t, %o: !t, %lse: !l, %do: !t, %dq: !t, %dk: 
   return
 }
 
-// CHECK: @attention{{.*}}overlap = false{{.*}}overlap = "a block's dQ is more than one product"
+// CHECK: @attention{{.*}}overlap = false{{.*}}overlap = "a block's dQ is multiplied part by part"
 func.func @attention(%q: !w, %k: !w, %v: !w, %o: !w, %lse: !l, %do: !w, %dq: !w, %dk: !w, %dv: !w, %s: f32) {
   flash.attention_backward %q, %k, %v, %o, %lse, %do scale %s outs(%dq, %dk, %dv : !w, !w, !w) by #flash.mask<causal>
       {target = #flash.target<"cpu">, plan = #flash.plan<tile = [32, 64], stages = 1, warps = 8, overlap = true, ordered = false>} : !w, !w, !w, !w, !l, !w

@@ -3,6 +3,7 @@
 !t = memref<2x256x4x64xbf16>
 !l = memref<2x4x256xf32>
 !n = memref<2x256x4x128xbf16>
+!w = memref<2x256x4x192xbf16>
 
 // Consumers divide the keys. All write dS, and each takes its rows of queries for dQ, which is two products high.
 // CHECK-LABEL: func @rows(
@@ -59,6 +60,39 @@ func.func @keepers(%q: !t, %k: !t, %v: !t, %o: !t, %lse: !l, %do: !t, %dq: !t, %
 func.func @columns(%q: !n, %k: !n, %v: !n, %o: !n, %lse: !l, %do: !n, %dq: !n, %dk: !n, %dv: !n, %s: f32) {
   flash.attention_backward %q, %k, %v, %o, %lse, %do scale %s outs(%dq, %dk, %dv : !n, !n, !n) by #flash.mask<dense>
       {target = #flash.target<"cpu">, plan = #flash.plan<tile = [64, 128], consumers = 2>} : !n, !n, !n, !n, !l, !n
+  return
+}
+
+// Blocks with half of the columns: the heads of the work are twice as many. A half of 192 columns is a panel and half a panel; consumers
+// divide both for dQ. The scores take all columns. With one slot dK goes before dQ.
+// CHECK-LABEL: func @parts(
+// CHECK: %[[HEADS:.*]] = arith.muli %{{.*}}, %c2
+// CHECK: ^bb0(%{{[a-z0-9]+}}: index):
+// CHECK: ^bb0(%[[W:[a-z0-9]+]]: index):
+// CHECK: flash_tile.for_work "single"(%{{.*}}, %[[HEADS]],
+// CHECK-NEXT: ^bb0(%{{.*}}: index, %[[H:[a-z0-9]+]]: index, %{{.*}}: index, %{{.*}}: index, %{{.*}}: index, %{{.*}}: index):
+// CHECK: %[[PART:.*]] = arith.remui %[[H]], %c2
+// CHECK: arith.divui %[[H]], %c2
+// CHECK: %[[PANEL:.*]] = arith.muli %[[PART]], %c64
+// CHECK: %[[HALF:.*]] = arith.muli %[[PART]], %c32
+// CHECK: %[[REST:.*]] = arith.addi %[[HALF]], %c128
+// CHECK: %[[KT:.*]] = flash_tile.wait
+// CHECK: flash_tile.mma %{{.*}} trans : !flash_tile.tile<64x192xbf16>, <64x192xbf16> -> <64x64xf32>
+// CHECK: %[[A:.*]] = flash_tile.slice %[[DO:.*]][%[[PANEL]]] : <64x192xbf16> -> <64x64xbf16>
+// CHECK: flash_tile.mma %{{.*}}, %[[A]] acc
+// CHECK: %[[B:.*]] = flash_tile.slice %[[DO]][%[[REST]]] : <64x192xbf16> -> <64x32xbf16>
+// CHECK: flash_tile.mma %{{.*}}, %[[B]] acc
+// CHECK: flash_tile.mma %{{.*}}, %{{.*}} acc {{.*}} -> <64x64xf32>
+// CHECK: flash_tile.mma %{{.*}}, %{{.*}} acc {{.*}} -> <64x32xf32>
+// CHECK: flash_tile.mma %{{.*}} trans, %{{.*}} : {{.*}} -> <64x32xf32>
+// CHECK: flash_tile.mma %{{.*}} trans, %{{.*}} : {{.*}} -> <64x16xf32>
+// CHECK: flash_tile.store sum %{{.*}} col %{{.*}} : <64x32xf32>
+// CHECK: flash_tile.store sum %{{.*}} col %{{.*}} : <64x16xf32>
+// CHECK: flash_tile.store %{{.*}} col %[[PANEL]] : <64x64xbf16>
+// CHECK: flash_tile.store %{{.*}} col %[[REST]] : <64x32xbf16>
+func.func @parts(%q: !w, %k: !w, %v: !w, %o: !w, %lse: !l, %do: !w, %dq: !w, %dk: !w, %dv: !w, %s: f32) {
+  flash.attention_backward %q, %k, %v, %o, %lse, %do scale %s outs(%dq, %dk, %dv : !w, !w, !w) by #flash.mask<dense>
+      {target = #flash.target<"cpu">, plan = #flash.plan<tile = [64, 128], stages = 1, consumers = 2, column_parts = 2, ordered = false>} : !w, !w, !w, !w, !l, !w
   return
 }
 

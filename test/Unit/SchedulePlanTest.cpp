@@ -76,12 +76,60 @@ TEST(Plan, GradientsThatConsumersDoNotHoldAreMultipliedByWarpsInStep) {
   EXPECT_EQ(refused(p, {.consumers = 2, .hasRoles = true, .warps = 8}),
             "expected consumers or warps, the plan has both; leave one out");
   p.headSize = p.headSizeV = 192;
-  plan = planned(p);
+  EXPECT_EQ(planned(p).columnParts, 2);
+  plan = planned(p, {.warps = 8});
   EXPECT_FALSE(plan.roles);
-  EXPECT_NE(plan.reasons.tile.find("up to head size 128"), std::string::npos);
+  EXPECT_EQ(plan.columnParts, 1);
   p.headSize = p.headSizeV = 64, p.softcap = true, p.mask.causal = false, p.mask.left = 100;
   plan = planned(p); // scores before and behind the cap: two tiles of registers
   EXPECT_FALSE(plan.roles);
+}
+
+TEST(Plan, GradientsOfWideHeadsInParts) {
+  Problem p = problem(Target::sm90, 256, 256);
+  p.backward = true;
+  Plan plan = planned(p);
+  EXPECT_TRUE(plan.roles);
+  EXPECT_EQ(plan.columnParts, 2);
+  EXPECT_EQ(plan.tileM, 64);
+  EXPECT_EQ(plan.tileN, 128);
+  EXPECT_EQ(plan.stages, 1); // two of Q and dO do not fit beside K and V
+  const WorkShape<int64_t> shape = workShapeOf(plan, p);
+  EXPECT_EQ(shape.heads, 2 * p.kvHeads);
+  EXPECT_EQ(shape.section % 2, 0);
+  EXPECT_EQ(planned(problem(Target::sm90)).columnParts, 1);
+  p.headSizeV = 128, p.headSize = 192;
+  EXPECT_EQ(planned(p).stages, 2);
+  EXPECT_EQ(planned(p, {.columnParts = 4}).columnParts, 4);
+  EXPECT_EQ(refused(p, {.consumers = 2, .hasRoles = true, .columnParts = 1}),
+            "expected consumers to divide dQ in parts of 64 queries or columns, 2 have 64 by 192");
+  EXPECT_EQ(refused(p, {.columnParts = 2, .stagedColumns = 48}),
+            "expected staged_columns of 0 where blocks have parts of the columns, it is 48");
+  EXPECT_EQ(refused(p, {.columnParts = 3}),
+            "expected parts of a multiple of 8 columns, 3 column_parts have 128");
+  EXPECT_EQ(refused(p, {.warps = 8, .columnParts = 2}),
+            "column_parts are for consumers, which hold dK and dV whole up to head size 128; leave "
+            "it out");
+  p.target = Target::cpu;
+  EXPECT_EQ(planned(p).columnParts, 1);
+  EXPECT_EQ(refused(p, {.columnParts = 5}),
+            "expected column_parts to divide head sizes 192 and 128, there are 5");
+}
+
+TEST(Plan, PiecesOfAPartAreWholePanelsAndSharesOfTheRest) {
+  for (int64_t parts : {1, 2, 4})
+    for (int64_t columns : {8, 16, 64, 96, 128, 192, 256}) {
+      std::vector<int> covered(size_t(columns), 0);
+      for (int64_t part = 0; part < parts; ++part)
+        for (ColumnPiece piece : columnPieces(columns, parts)) {
+          const int64_t first = piece.first + part * piece.step, last = first + piece.columns - 1;
+          EXPECT_TRUE(parts == 1 || first % panelColumns == 0 ||
+                      first / panelColumns == last / panelColumns);
+          for (int64_t c = first; c <= last; ++c)
+            ++covered[size_t(c)];
+        }
+      EXPECT_EQ(covered, std::vector<int>(size_t(columns), 1)) << columns << " in " << parts;
+    }
 }
 
 TEST(Plan, GradientsRefused) {

@@ -22,6 +22,7 @@ namespace flash::schedule {
 /// Slots of 128-byte swizzled panels begin at multiples of this.
 inline constexpr int64_t ringAlign = 1024;
 inline constexpr int64_t barrierBytes = 8;
+inline constexpr int64_t panelColumns = 64; ///< of two bytes
 
 /// Bytes of a tile: panels of 128 bytes a row, the swizzle's width, one behind the other.
 constexpr int64_t tileBytes(int64_t rows, int64_t columns, int64_t elementBytes) {

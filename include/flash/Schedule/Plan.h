@@ -65,7 +65,8 @@ std::optional<Transfer> parseTransfer(std::string_view name);
 
 /// Why each decision fell as it did; one sentence fragment each.
 struct Reasons {
-  std::string mask, tile, packGqa, splits, order, ordered, stealing, transfer, staging, readOnce;
+  std::string mask, tile, columnParts, packGqa, splits, order, ordered, stealing, transfer, staging,
+      readOnce;
 };
 
 struct Plan {
@@ -78,6 +79,8 @@ struct Plan {
   int64_t producerRegisters = 0, consumerRegisters = 0; ///< a thread; 0: no register roles
   bool pvFromRegisters = true, overlap = false;
   bool qInRegisters = false, earlyWait = false, pingPong = false;
+  /// Backward: blocks that share a tile of keys, each with its part of the columns of dQ, dK, dV.
+  int64_t columnParts = 1;
   bool deferMax = false;  ///< unmasked blocks are measured against an older maximum
   bool multicast = false; ///< two blocks share keys and values, each fetches half for both
   bool packGqa = false;
@@ -110,6 +113,7 @@ struct PlanOverrides {
   std::optional<int64_t> producerRegisters = {}, consumerRegisters = {};
   std::optional<bool> pvFromRegisters = {}, overlap = {};
   std::optional<bool> qInRegisters = {}, earlyWait = {}, pingPong = {};
+  std::optional<int64_t> columnParts = {};
   std::optional<bool> deferMax = {}, multicast = {};
   std::optional<Transfer> transfer = {};
   std::optional<bool> packGqa = {};
@@ -146,6 +150,15 @@ bool keepsStatistics(int64_t tileM, int64_t headTile, int64_t headTileV, int64_t
 /// Parts of the columns of dQ that are multiplied and added one after the other, without roles: all
 /// of a wide one would fill the registers beside dK and dV.
 int64_t partsOfDq(int64_t headTile, int64_t warps);
+
+/// Columns of a part: `columns` from `first + part * step` on.
+struct ColumnPiece {
+  int64_t first, step, columns;
+};
+/// What each of `parts` has of `columns`: whole panels, and its share of each panel that is left.
+std::vector<ColumnPiece> columnPieces(int64_t columns, int64_t parts);
+/// Sums of a tile of dQ that have an order of their own, consumers apart.
+int64_t sumsOfDq(const Plan &plan);
 
 /// Rows that the kernels beside the main one take at once on a GPU, of a tile's.
 int64_t sideRows(int64_t tileM, int64_t columns);

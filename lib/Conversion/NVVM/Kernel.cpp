@@ -98,6 +98,11 @@ Value sliceOffset(ImplicitLocOpBuilder &b, tile::SliceOp op, tile::SliceOp::Adap
                   int64_t unit) {
   const int64_t row = panelRowBytes / unit, panel = panelRows(op.getTile()) * row;
   IrInt offset = floorDiv(IrInt(b, in.getCol()), panelCols) * panel;
+  if (tile::TileType part = op.getResult().getType(); part.getShape()[1] % panelCols) {
+    // Within the rows of a panel: the swizzle is of addresses, and goes on from there.
+    const int64_t cell = part.getElementType().getIntOrFloatBitWidth() / 8;
+    offset = offset + floorDiv(remainder(IrInt(b, in.getCol()), panelCols) * cell, unit);
+  }
   if (in.getRow())
     offset = offset + IrInt(b, in.getRow()) * row;
   return toI32(b, offset.get());

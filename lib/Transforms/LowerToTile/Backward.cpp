@@ -22,6 +22,26 @@ private:
   SmallVector<Value> buildBlock(Value kt, Value vt, Value bi, Value h, Value n, Value j, Value it,
                                 ValueRange carried);
   Value turnOf(Value row, Value n);
+  /// Columns of dK, dV or dQ that the tile of work has: `first` is none where it has all.
+  struct Columns {
+    Value first;
+    int64_t size;
+  };
+  SmallVector<Columns> columnsOf(int64_t all) {
+    SmallVector<Columns> columns;
+    for (schedule::ColumnPiece piece : schedule::columnPieces(all, columnParts()))
+      columns.push_back({part ? add(k.index(piece.first), mul(part, k.index(piece.step))) : Value(),
+                         piece.columns});
+    return columns;
+  }
+  Value sliced(Value tile, Columns columns) {
+    if (!columns.first)
+      return tile;
+    const int64_t rows = cast<tile::TileType>(tile.getType()).getShape()[0];
+    return tile::SliceOp::create(b,
+                                 tile::TileType::get(b.getContext(), {rows, columns.size}, element),
+                                 tile, columns.first, /*row=*/Value());
+  }
   Value product(Value a, bool transA, Value bTile, bool transB, int64_t rows, int64_t cols,
                 Value acc = {}) {
     auto flight = tile::FlightType::get(b.getContext(), {rows, cols}, b.getF32Type());
@@ -39,6 +59,8 @@ private:
   bool shares = false;   ///< warps have parts of P's rows, which products need whole
   Tables keys;
   std::optional<Scores> scores;
+  Value part; ///< of the columns, where blocks divide them
+  SmallVector<Columns> dkColumns, dvColumns, dqColumns;
   Value headsPerKv, q, key0, lenQ, lenK;
   Value qv, kv, vv, dov, lv, ev, sumv, dkv, dvv;
   Value qr, kr, vr, dor, lr, er, pr, dsr;
@@ -87,7 +109,9 @@ void BackwardBuilder::build() {
   SmallVector<Value> inits{k.index(0), k.index(0)}; // tiles and query blocks done so far
   SmallVector<Type> carried(2, b.getIndexType());
   auto work = tile::ForWorkOp::create(
-      b, carried, b.getStringAttr(order), tiles, headsOf(kk), batch, k.index(1), section, packed,
+      b, carried, b.getStringAttr(order), tiles,
+      columnParts() > 1 ? mul(headsOf(kk), k.index(columnParts())) : headsOf(kk), batch, k.index(1),
+      section, packed,
       /*schedule=*/Value(), /*ring=*/Value(), inits, /*takes=*/UnitAttr(),
       packed ? b.getI64IntegerAttr(N) : IntegerAttr(), b.getI64IntegerAttr(1));
   Block *body = b.createBlock(&work.getBody());
@@ -98,6 +122,16 @@ void BackwardBuilder::build() {
 
 void BackwardBuilder::buildTile(ValueRange at) {
   Value n = at[0], h = at[1], bi = at[2], t = at[4], done = at[5];
+  if (const int64_t parts = columnParts(); parts > 1) { // the inner index
+    part = arith::RemUIOp::create(b, h, k.index(parts));
+    h = arith::DivUIOp::create(b, h, k.index(parts));
+  }
+  dkColumns = columnsOf(D), dvColumns = columnsOf(Dv), dqColumns = columnsOf(D);
+  if (const int64_t parts = partsOfDq(); parts > 1) { // of a block
+    dqColumns.clear();
+    for (int64_t i = 0; i < parts; ++i)
+      dqColumns.push_back({k.index(i * (D / parts)), D / parts});
+  }
   key0 = mul(n, k.index(N));
   lenQ = tile::LengthOp::create(b, b.getIndexType(), qv, bi);
   lenK = tile::LengthOp::create(b, b.getIndexType(), kv, bi);
@@ -106,7 +140,12 @@ void BackwardBuilder::buildTile(ValueRange at) {
     lenQ = arith::SelectOp::create(b, inside, lenQ, k.index(0));
   }
   Value end = arith::CeilDivUIOp::create(b, lenQ, k.index(M));
-  SmallVector<Value> sums{k.splat(zero, N, D), k.splat(zero, N, Dv), done};
+  SmallVector<Value> sums;
+  for (auto *columns : {&dkColumns, &dvColumns})
+    for (Columns some : *columns)
+      sums.push_back(k.splat(zero, N, some.size));
+  const size_t fragments = sums.size();
+  sums.push_back(done);
   tile::FillOp::create(b, kv, bi, h, key0, kr, t);
   tile::FillOp::create(b, vv, bi, h, key0, vr, t);
   Value kt = k.wait(kr, t), vt = k.wait(vr, t);
@@ -116,7 +155,7 @@ void BackwardBuilder::buildTile(ValueRange at) {
     b.setInsertionPointToEnd(heads.getBody());
     Value head = add(mul(h, headsPerKv), heads.getInductionVar());
     ValueRange before = heads.getRegionIterArgs();
-    auto loop = scf::ForOp::create(b, k.index(0), end, k.index(1), before.take_front(2));
+    auto loop = scf::ForOp::create(b, k.index(0), end, k.index(1), before.drop_back());
     loop->setAttr("flash_tile.run", b.getStringAttr("all"));
     {
       OpBuilder::InsertionGuard guard(b);
@@ -128,18 +167,29 @@ void BackwardBuilder::buildTile(ValueRange at) {
       Value i = loop.getInductionVar(),
             j = ascends ? add(k.index(0), i) : sub(sub(end, k.index(1)), i);
       scf::YieldOp::create(
-          b, buildBlock(kt, vt, bi, head, n, j, add(before[2], i), loop.getRegionIterArgs()));
+          b, buildBlock(kt, vt, bi, head, n, j, add(before.back(), i), loop.getRegionIterArgs()));
     }
-    scf::YieldOp::create(b, ValueRange{loop.getResult(0), loop.getResult(1), add(before[2], end)});
+    SmallVector<Value> after(loop.getResults());
+    after.push_back(add(before.back(), end));
+    scf::YieldOp::create(b, after);
   }
   tile::ReleaseOp::create(b, kr, t);
   tile::ReleaseOp::create(b, vr, t);
-  Value dk = k.map(heads.getResult(0), N, D, [&](ImplicitLocOpBuilder &b, ValueRange x) -> Value {
-    return mulf(x[0], scores->scale);
-  });
-  tile::StoreOp::create(b, k.cast(dk, element), dkv, bi, h, key0);
-  tile::StoreOp::create(b, k.cast(heads.getResult(1), element), dvv, bi, h, key0);
-  tile::YieldOp::create(b, ValueRange{add(t, k.index(1)), heads.getResult(2)});
+  auto store = [&](Value value, Value view, Columns columns) {
+    tile::StoreOp::create(b, k.cast(value, element), view, bi, h, key0, columns.first,
+                          /*ring=*/Value(), /*it=*/Value(), /*turns=*/Value(), /*place=*/Value(),
+                          /*turn=*/Value(), /*sum=*/UnitAttr(), /*kept=*/UnitAttr());
+  };
+  size_t next = 0;
+  for (Columns columns : dkColumns)
+    store(k.map(heads.getResult(next++), N, columns.size,
+                [&](ImplicitLocOpBuilder &b, ValueRange x) -> Value {
+                  return mulf(x[0], scores->scale);
+                }),
+          dkv, columns);
+  for (Columns columns : dvColumns)
+    store(heads.getResult(next++), dvv, columns);
+  tile::YieldOp::create(b, ValueRange{add(t, k.index(1)), heads.getResult(fragments)});
 }
 
 SmallVector<Value> BackwardBuilder::buildBlock(Value kt, Value vt, Value bi, Value h, Value n,
@@ -155,8 +205,8 @@ SmallVector<Value> BackwardBuilder::buildBlock(Value kt, Value vt, Value bi, Val
   };
   // Products leave reads of shared memory no turn: statistics are read ahead of them where they can
   // be kept beside them.
-  const bool ahead =
-      beside && schedule::keepsStatistics(M, D, Dv, plan.getInt("registers", 1).value_or(0));
+  const bool ahead = beside && schedule::keepsStatistics(M, D / columnParts(), Dv / columnParts(),
+                                                         plan.getInt("registers", 1).value_or(0));
   Value qt = k.wait(qr, it), lse2 = ahead ? read(k.wait(lr, it)) : Value();
   Value sf = product(kt, false, qt, true, N, M);
   Value dot = k.wait(dor, it), dpf = product(vt, false, dot, true, N, M);
@@ -171,30 +221,45 @@ SmallVector<Value> BackwardBuilder::buildBlock(Value kt, Value vt, Value bi, Val
     return math::Exp2Op::create(b, math::FmaOp::create(b, x[0], toLog2, shift));
   });
   tile::ReleaseOp::create(b, lr, it);
-  auto multiplyDv = [&] {
-    return product(k.cast(p, element), false, dot, false, N, Dv, carried[1]);
+  // What dP - delta is multiplied by. Under a cap P is narrowed first: both in full would fill the
+  // registers.
+  Value narrow, weight = p;
+  if (scores->softcap) { // c tanh(x) has the slope 1 - tanh(x)^2
+    narrow = k.cast(p, element);
+    weight = k.map({p, s}, N, M, [&](ImplicitLocOpBuilder &b, ValueRange x) -> Value {
+      Value one = arith::ConstantOp::create(b, b.getF32FloatAttr(1));
+      Value t = arith::DivFOp::create(b, x[1], scores->softcap);
+      return mulf(x[0], arith::SubFOp::create(b, one, mulf(t, t)));
+    });
+  }
+  using Values = SmallVector<Value>;
+  /// Of `columns` each to its sum, all in flight.
+  auto addTo = [&](ValueRange sums, ArrayRef<Columns> columns, Value a, Value tile) {
+    Values flights;
+    for (auto [sum, some] : llvm::zip_equal(sums, columns))
+      flights.push_back(product(a, false, sliced(tile, some), false, N, some.size, sum));
+    return flights;
   };
+  auto awaitAll = [&](ValueRange flights) {
+    return llvm::map_to_vector(flights, [&](Value flight) { return await(flight); });
+  };
+  auto multiplyDv = [&] {
+    return addTo(carried.drop_front(dkColumns.size()), dvColumns,
+                 narrow ? narrow : k.cast(p, element), dot);
+  };
+  const bool dkFirst = !beside || plan.getInt("stages") == 1;
   // Behind another block's dQ, which is added up while dV and dK are multiplied.
-  const bool late = plan.getFlag("overlap").value_or(false);
-  Value dvf;
+  const bool late = !dkFirst && plan.getFlag("overlap").value_or(false);
+  Values dvf;
   Value et = k.wait(er, it), delta = ahead ? read(et) : Value(), dp = await(dpf);
   if (!ahead)
     delta = read(et);
-  SmallVector<Value> inputs{p, dp, delta};
-  if (scores->softcap) // c tanh(x) has the slope 1 - tanh(x)^2
-    inputs.push_back(s);
-  Value ds = k.map(inputs, N, M, [&](ImplicitLocOpBuilder &b, ValueRange x) -> Value {
-    Value ds = mulf(x[0], arith::SubFOp::create(b, x[1], x[2]));
-    if (!scores->softcap)
-      return ds;
-    Value one = arith::ConstantOp::create(b, b.getF32FloatAttr(1));
-    Value t = arith::DivFOp::create(b, x[3], scores->softcap);
-    Value slope = arith::SubFOp::create(b, one, mulf(t, t));
-    return mulf(ds, slope);
+  Value ds = k.map({weight, dp, delta}, N, M, [&](ImplicitLocOpBuilder &b, ValueRange x) -> Value {
+    return mulf(x[0], arith::SubFOp::create(b, x[1], x[2]));
   });
   tile::ReleaseOp::create(b, er, it);
   if (shares)
-    p = k.cast(p, element);
+    p = narrow ? narrow : k.cast(p, element);
   else if (!late)
     dvf = multiplyDv();
   ds = k.cast(ds, element);
@@ -202,59 +267,63 @@ SmallVector<Value> BackwardBuilder::buildBlock(Value kt, Value vt, Value bi, Val
     tile::WriteOp::create(b, p, pr, it, Value());
   tile::WriteOp::create(b, ds, dsr, it, Value());
   if (shares) {
-    dvf = product(k.wait(pr, it), false, dot, false, N, Dv, carried[1]);
+    dvf = addTo(carried.drop_front(dkColumns.size()), dvColumns, k.wait(pr, it), dot);
     ds = k.wait(dsr, it);
   }
-  // There dQ goes first, and its sum leaves beside dK.
-  Value dqf, dkf, dk;
-  auto multiplyDk = [&] { dkf = product(ds, false, qt, false, N, D, carried[0]); };
+  // There dQ goes first, and its sum leaves beside dK. But with one slot the next block waits for
+  // its queries: dK first, and dQ beside their copy.
+  Values dkf, dqf, dk;
+  auto multiplyDk = [&] { dkf = addTo(carried.take_front(dkColumns.size()), dkColumns, ds, qt); };
   auto awaitDk = [&] {
-    dk = await(dkf);
+    dk = awaitAll(dkf);
     tile::ReleaseOp::create(b, qr, it);
   };
-  if (!beside)
+  if (dkFirst)
     multiplyDk();
   Value dst = shares ? ds : k.wait(dsr, it);
-  const int64_t parts = partsOfDq(), columns = D / parts;
-  auto firstColumn = [&](int64_t part) { return parts > 1 ? k.index(part * columns) : Value(); };
-  auto multiplyDq = [&](int64_t part) {
-    Value some = kt;
-    if (parts > 1)
-      some = tile::SliceOp::create(b, tile::TileType::get(b.getContext(), {N, columns}, element),
-                                   kt, firstColumn(part), /*row=*/Value());
-    return product(dst, true, some, false, M, columns);
+  auto multiplyDq = [&](Columns columns) {
+    return product(dst, true, sliced(kt, columns), false, M, columns.size);
   };
-  dqf = multiplyDq(0);
+  // Parts of a block follow one another, or they would fill its registers.
+  const bool oneByOne = partsOfDq() > 1;
+  for (Columns columns : ArrayRef(dqColumns).take_front(oneByOne ? 1 : dqColumns.size()))
+    dqf.push_back(multiplyDq(columns));
   if (late)
     dvf = multiplyDv();
-  if (beside)
+  if (!dkFirst)
     multiplyDk();
-  Value dv;
+  Values dv;
   auto awaitDv = [&] {
-    dv = await(dvf);
+    dv = awaitAll(dvf);
     if (shares)
       tile::ReleaseOp::create(b, pr, it);
     tile::ReleaseOp::create(b, dor, it);
   };
   if (!late)
     awaitDv();
-  if (!beside)
+  if (dkFirst)
     awaitDk();
   Value place = turns ? placeOf(q, bi, h, j) : Value(), turn = turns ? turnOf(row, n) : Value();
-  for (int64_t part = 0; part < parts; ++part) {
-    Value dq = await(part ? multiplyDq(part) : dqf);
-    if (part + 1 == parts)
+  const int64_t own = static_cast<int64_t>(dqColumns.size());
+  if (turns && sumsOfDq() > 1) // of each part in a row
+    place = mul(place, k.index(sumsOfDq()));
+  if (turns && part)
+    place = add(place, mul(part, k.index(own)));
+  for (auto [i, columns] : llvm::enumerate(dqColumns)) {
+    Value dq = await(i < dqf.size() ? dqf[i] : multiplyDq(columns));
+    if (static_cast<int64_t>(i) + 1 == own)
       tile::ReleaseOp::create(b, dsr, it);
-    Value at = turns && parts > 1 ? add(mul(place, k.index(parts)), k.index(part)) : place;
-    tile::StoreOp::create(b, dq, sumv, bi, h, row, firstColumn(part), /*ring=*/Value(),
+    Value at = turns && own > 1 ? add(place, k.index(static_cast<int64_t>(i))) : place;
+    tile::StoreOp::create(b, dq, sumv, bi, h, row, columns.first, /*ring=*/Value(),
                           /*it=*/Value(), turns, at, turn, /*sum=*/b.getUnitAttr(),
                           /*kept=*/UnitAttr());
   }
   if (late)
     awaitDv();
-  if (beside)
+  if (!dkFirst)
     awaitDk();
-  return {dk, dv};
+  dk.append(dv);
+  return dk;
 }
 
 /// How many key tiles add to the query block at `row` before tile n does. Here every tile does;

@@ -65,6 +65,14 @@ protected:
     queries = {.cuSeqlens = k.table("cu_seqlens_q", op.getCuSeqlensQ()),
                .seqused = k.table("seqused_q", op.getSequsedQ())};
   }
+  /// Heads of the work: each part of the columns is one.
+  int64_t columnParts() const { return plan.getInt("column_parts").value_or(1); }
+  /// Sums of a tile of dQ with turns of their own, consumers apart.
+  int64_t sumsOfDq() const {
+    const int64_t parts = columnParts();
+    return parts == 1 ? partsOfDq()
+                      : parts * static_cast<int64_t>(schedule::columnPieces(D, parts).size());
+  }
   /// Without roles; each has turns of its own.
   int64_t partsOfDq() const {
     const auto warps = plan.getInt("warps");

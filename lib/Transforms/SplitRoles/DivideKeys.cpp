@@ -130,7 +130,8 @@ void flash::narrowKeys(ForWorkOp work, Value w, const Division &division, const 
       else if (byRows)
         store.getRowMutable().assign(plus(store.getRow(), times(w, shape[0])));
       else
-        store.getColMutable().assign(times(w, shape[1]));
+        store.getColMutable().assign(store.getCol() ? plus(store.getCol(), times(w, shape[1]))
+                                                    : times(w, shape[1]));
     }
   });
 }

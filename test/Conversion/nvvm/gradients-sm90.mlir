@@ -86,6 +86,13 @@
 // CHECK: scf.for %{{.*}} = %c0{{.*}} to %c8{{.*}} step %c1
 // CHECK: nvvm.setmaxregister increase 240
 
+// Half of the columns of a panel: 64 bytes within its rows. Parts of 96 are a panel and such a half.
+// CHECK-LABEL: llvm.func @parts(
+// CHECK-COUNT-2: wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {{.*}}, da, db, 1, 1, 1, 0, 0;
+// CHECK: wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {{.*}}}, db, 1, 1, 1, 1;
+// CHECK: arith.remui %{{.*}}, %c64
+// CHECK: wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {{.*}}}, db, 1, 1, 1, 1;
+
 // WHOLE: error: storing via shared memory is not built for sm_90a
 func.func @gradients(%q: !t, %k: !t, %v: !t, %o: !t, %lse: !l, %do: !t, %dq: !t, %dk: !t, %dv: !t, %scale: f32) {
   flash.attention_backward %q, %k, %v, %o, %lse, %do scale %scale outs(%dq, %dk, %dv : !t, !t, !t) by #flash.mask<causal>
@@ -114,5 +121,12 @@ func.func @warps(%q: !t, %k: !t, %v: !t, %o: !t, %lse: !l, %do: !t, %dq: !t, %dk
 func.func @used(%q: !t, %k: !t, %v: !t, %o: !t, %lse: !l, %do: !t, %dq: !t, %dk: !t, %dv: !t, %scale: f32, %n: memref<?xi32>) {
   flash.attention_backward %q, %k, %v, %o, %lse, %do scale %scale seqused_k(%n : memref<?xi32>) outs(%dq, %dk, %dv : !t, !t, !t) by #flash.mask<dense>
       {target = #flash.target<"sm_90a">, plan = #flash.plan<consumers = 2>} : !t, !t, !t, !t, !l, !t
+  return
+}
+
+!w = memref<?x?x?x192xbf16, strided<[?, ?, ?, 1], offset: ?>>
+func.func @parts(%q: !w, %k: !w, %v: !w, %o: !w, %lse: !l, %do: !w, %dq: !w, %dk: !w, %dv: !w, %scale: f32) {
+  flash.attention_backward %q, %k, %v, %o, %lse, %do scale %scale outs(%dq, %dk, %dv : !w, !w, !w) by #flash.mask<dense>
+      {target = #flash.target<"sm_90a">} : !w, !w, !w, !w, !l, !w
   return
 }
