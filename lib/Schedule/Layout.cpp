@@ -1,4 +1,4 @@
-//===- Layout.cpp - shared memory of a block ------------------------------===//
+//===- Layout.cpp - shared memory and registers of a block ----------------===//
 
 #include "flash/Schedule/Layout.h"
 
@@ -44,6 +44,12 @@ std::variant<BlockLayout, std::string> layOut(std::span<const RingNeed> rings,
            std::string(machine.name) + " has " + std::to_string(machine.sharedBytesPerBlock) +
            (mostStages > 1 ? "; use fewer stages" : "; use a smaller tile");
   return layout;
+}
+
+int64_t launchedRegisters(const Machine &machine, int64_t threads) {
+  const int64_t step = 8; // setmaxnreg's
+  return min(machine.registersPerSm / threads, machine.maxRegistersPerThread) / step * step *
+         threads;
 }
 
 } // namespace flash::schedule

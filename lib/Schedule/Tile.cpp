@@ -1,6 +1,7 @@
 //===- Tile.cpp - the default tiles, and what a machine can run -----------===//
 
 #include "flash/Schedule/Tile.h"
+#include "flash/Schedule/Layout.h"
 
 namespace flash::schedule {
 
@@ -379,11 +380,12 @@ static std::optional<std::string> whyNotRegisters(const Tile &tile, HeadTile hea
            (tile.qInRegisters ? ", P and Q" : " and P") + " a thread and " +
            number(registersBesideFragments) + " beside them, the plan gives it " +
            number(tile.consumerRegisters) + "; use a smaller tile n";
+  const int64_t threads = threadsOf(tile, machine);
   const int64_t all =
       warpgroupThreads * (tile.producerRegisters + tile.consumers * tile.consumerRegisters);
-  if (all > machine.registersPerSm)
-    return "plan needs " + number(all) + " registers, " + name + " has " +
-           number(machine.registersPerSm) + "; use fewer consumers or registers";
+  if (const int64_t most = launchedRegisters(machine, threads); all > most)
+    return "plan needs " + number(all) + " registers, " + name + " has " + number(most) + " for " +
+           number(threads) + " threads; use fewer consumers or registers";
   return std::nullopt;
 }
 

@@ -153,10 +153,10 @@ FailureOr<int64_t> checkPrograms(func::FuncOp kernel, PlanAttr plan, const Machi
       threads += count;
       registers += count * role.getRegisters();
     }
-    if (registers > machine.registersPerSm)
+    if (const int64_t most = schedule::launchedRegisters(machine, threads); registers > most)
       return kernel.emitError() << "roles need " << registers << " registers, " << machine.name
-                                << " has " << machine.registersPerSm
-                                << "; use fewer consumers or registers";
+                                << " has " << most << " for " << threads
+                                << " threads; use fewer consumers or registers";
     for (auto [attr, region] : llvm::zip(op.getRoles(), op.getBodies())) {
       auto role = cast<RoleAttr>(attr);
       if (failed(

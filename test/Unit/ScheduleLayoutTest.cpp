@@ -23,6 +23,12 @@ TEST(Layout, RingsInOrderBarriersLast) {
   EXPECT_EQ(layout.sharedBytes, 8336);
 }
 
+TEST(Layout, RegistersOfABlockAreAMultipleOf8AThread) {
+  EXPECT_EQ(launchedRegisters(machineOf(Target::sm90), 384), 168 * 384);
+  EXPECT_EQ(launchedRegisters(machineOf(Target::sm90), 640), 96 * 640);
+  EXPECT_EQ(launchedRegisters(machineOf(Target::sm90), 128), 248 * 128); // a thread names 255
+}
+
 TEST(Layout, SaysWhatDoesNotFit) {
   auto sentence = [](std::vector<RingNeed> rings) {
     auto made = layOut(rings, machineOf(Target::sm90));

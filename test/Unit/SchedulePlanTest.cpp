@@ -264,7 +264,8 @@ TEST(Plan, RefusesWithDemandFactAndWayOut) {
             "a consumer holds 256 registers of scores, output and P a thread and 24 beside them, "
             "the plan gives it 232; use a smaller tile n");
   EXPECT_EQ(refused(h, {.producerRegisters = 40, .consumerRegisters = 248}),
-            "plan needs 68608 registers, sm_90a has 65536; use fewer consumers or registers");
+            "plan needs 68608 registers, sm_90a has 64512 for 384 threads; use fewer consumers or "
+            "registers");
   EXPECT_EQ(refused(problem(Target::sm90, 64, 512), {.consumers = 1, .splitBy = SplitBy::rows}),
             "one consumer would hold 512 of 512 output columns, a product on sm_90a has at most "
             "256; split columns over more consumers");

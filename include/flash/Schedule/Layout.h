@@ -1,4 +1,4 @@
-//===- Layout.h - shared memory of a block ----------------------*- C++ -*-===//
+//===- Layout.h - shared memory and registers of a block --------*- C++ -*-===//
 //
 // Rings of shared tiles in declaration order, mbarriers behind them:
 //
@@ -56,6 +56,11 @@ struct BlockLayout {
 /// The layout, or the sentence why there is none.
 std::variant<BlockLayout, std::string> layOut(std::span<const RingNeed> rings,
                                               const Machine &machine);
+
+/// Registers that a block of so many threads is launched with, as many for each. Its roles share
+/// them: who wants more waits until others have given some back, from no other pool (PTX ISA,
+/// "setmaxnreg"); with more than these it would wait for ever.
+int64_t launchedRegisters(const Machine &machine, int64_t threads);
 
 } // namespace flash::schedule
 

@@ -43,7 +43,6 @@ constexpr int64_t kMaxCols = 256;      // of one wgmma
 constexpr int64_t kMaxBoxRows = 256;   // of one TMA box
 constexpr int64_t kSwizzleRows = 8;    // of a panel, after which its pattern repeats
 constexpr int64_t kTicks = 10'000'000; // a wait's suspend hint, ns
-constexpr int64_t kRegisterStep = 8;   // setmaxnreg's granularity
 
 class Sm90Emitter : public TileEmitter {
 public:
@@ -441,11 +440,9 @@ void Sm90Emitter::prologue(B &b) {
 }
 
 void Sm90Emitter::enterRole(B &b, tile::RoleAttr role) {
-  // What a thread has at the launch: an equal share, as far as an instruction can name registers.
-  const schedule::Machine &machine = schedule::machineOf(schedule::Target::sm90);
-  int64_t launched =
-      std::min(machine.registersPerSm / kernel.threads, machine.maxRegistersPerThread) /
-      kRegisterStep * kRegisterStep;
+  const int64_t launched =
+      schedule::launchedRegisters(schedule::machineOf(schedule::Target::sm90), kernel.threads) /
+      kernel.threads;
   if (role.getRegisters() == launched)
     return;
   NVVM::SetMaxRegisterOp::create(b, static_cast<uint32_t>(role.getRegisters()),
