@@ -64,6 +64,10 @@ struct LowerToTile : flash::impl::FlashLowerToTileBase<LowerToTile> {
     return Kernel(func, name, op, plan);
   }
 
+  static bool kernelsOverlap(std::optional<TargetAttr> target) {
+    return target && schedule::machineOf(target->target()).kernelsOverlap;
+  }
+
   /// Gradients take three kernels, and one more where there is a sink.
   LogicalResult lower(func::FuncOp func, AttentionBackwardOp op, SymbolTable &symbols) {
     std::string name = func.getName().str();
@@ -83,6 +87,8 @@ struct LowerToTile : flash::impl::FlashLowerToTileBase<LowerToTile> {
       if (*part.suffix)
         kernel->func->setAttr(
             sourceName, kernel->b.getStringAttr(std::string("attention_backward") + part.suffix));
+      if (&part != parts && kernelsOverlap(op.getTarget()))
+        kernel->func->setAttr("flash.follows", kernel->b.getUnitAttr());
       part.build(*kernel, op);
     }
     func.erase();
@@ -119,7 +125,7 @@ struct LowerToTile : flash::impl::FlashLowerToTileBase<LowerToTile> {
         Builder builder(op.getContext());
         Kernel prepare(func, name + "_prepare", op, filled({}, "tile", pairOf(builder, 1, 1)));
         prepare.func->setAttr(sourceName, builder.getStringAttr("prepare"));
-        if (op.getTarget() && schedule::machineOf(op.getTarget()->target()).kernelsOverlap)
+        if (kernelsOverlap(op.getTarget()))
           kernel->func->setAttr("flash.follows", builder.getUnitAttr());
         buildPrepare(prepare, op);
         prepare.func->moveBefore(kernel->func);
@@ -130,8 +136,7 @@ struct LowerToTile : flash::impl::FlashLowerToTileBase<LowerToTile> {
       auto kernel = kernelFor(op, attentions.empty() ? "" : "_combine");
       if (failed(kernel))
         return failure();
-      if (!attentions.empty() && op.getTarget() &&
-          schedule::machineOf(op.getTarget()->target()).kernelsOverlap)
+      if (!attentions.empty() && kernelsOverlap(op.getTarget()))
         kernel->func->setAttr("flash.follows", kernel->b.getUnitAttr());
       buildCombine(*kernel, op);
     }

@@ -8,6 +8,7 @@
 // fence, and read as transposed left operand: trans-a and trans-b. P and dS come from registers.
 // CHECK-LABEL: llvm.func @gradients(
 // CHECK: nvvm.mbarrier.init %{{.*}}, %c8_i32
+// CHECK: nvvm.griddepcontrol wait
 // CHECK: nvvm.setmaxregister decrease 24
 // CHECK: "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [$0], $1;", "r,r,~{memory}" %[[FULL:.*]], %c512_i32
 // CHECK: "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [$0], [$1], $2, [$3];", "r,l,r,r,~{memory}" %{{.*}}, %{{.*}}, %c512_i32, %[[FULL]]
@@ -51,6 +52,7 @@
 // CHECK: "@$0 cp.async.bulk.commit_group;"
 
 // CHECK-LABEL: llvm.func @staged_finish(
+// CHECK: nvvm.griddepcontrol wait
 // CHECK-COUNT-2: llvm.load %{{.*}} {alignment = 8 : i64} : !llvm.ptr<1> -> vector<2xf32>
 
 // Sums in an order. Warps 2 and 3 keep the turns of consumers 0 and 1: they let them in at named barriers 3 and 4 (3 +
