@@ -146,6 +146,14 @@ TEST(Plan, GradientsRefused) {
             "expected consumers to divide dQ in parts of 64 queries or columns, 2 have 96 by 128");
   p.deterministic = true;
   EXPECT_TRUE(planned(p, roles).ordered);
+  p.headSize = p.headSizeV = 256; // each part of the columns has its turns
+  plan = planned(p);
+  EXPECT_TRUE(plan.roles && plan.ordered);
+  auto turns = backwardParts(plan, p).back();
+  EXPECT_EQ(turns.name, "turns");
+  EXPECT_EQ(turns.sizes[0],
+            ceilDiv(p.lenQ, plan.tileM) * p.batch * p.heads * plan.consumers * plan.columnParts);
+  p.headSize = p.headSizeV = 128;
   EXPECT_EQ(refused(p, {.tileM = 256, .tileN = 256, .consumers = 4, .hasRoles = true}),
             "expected a warp of the producer's for each consumer's turns, there are 4 consumers; "
             "leave ordered out");
