@@ -2,6 +2,7 @@
 """Thousands of launches of random sizes under every scheduler: none may hang, and none may leave a tile out.
 
     python3 test/Integration/launches_gpu.py [--launches 5000] [--targets sm_90a,sm_80] [--only TEXT] [--jobs 1]
+    python3 test/Integration/launches_gpu.py --only "splits|decode|used|packed" --jobs 4
     python3 test/Integration/launches_gpu.py --backward [--plan PLAN] ...      each followed by its gradients, deterministic or not
 
 Needs torch and a GPU. Results start as NaN, so that a tile nobody computed stays NaN. Run it under `timeout`: a hang does not end.
@@ -23,6 +24,7 @@ import torch
 MOST = 700  # queries and keys of a sequence
 HEADS = [(1, 1), (2, 2), (1, 4)]  # KV heads, query heads of each; few, for every ratio and number of parts has its own kernels
 SPLITS = [2, 5, 9]
+CACHES, CACHED = (107, 112), 2560  # so many that tiles fill the multiprocessors, and so long that the longest would starve there
 DEVICE = dict(device="cuda", dtype=torch.int32)
 
 
@@ -31,7 +33,7 @@ class Operands:
 
     def __init__(self, d):
         self.d = d
-        self.parts = [torch.randn(4 * MOST * 4 * d, device="cuda", dtype=torch.bfloat16) for _ in range(3)]
+        self.parts = [torch.randn(max(4 * MOST * 4, CACHES[1] * CACHED) * d, device="cuda", dtype=torch.bfloat16) for _ in range(3)]
         self.out = torch.empty_like(self.parts[0])
 
     def cut(self, which, *shape):
@@ -60,6 +62,13 @@ def packed(rng, at, **options):
     return operands, dict(options, cu_seqlens_q=cu, cu_seqlens_k=cu, max_seqlen_q=longest, max_seqlen_k=longest, out=out)
 
 
+def used(rng, at):
+    """One query of each of many caches that are filled to different lengths: each has its own number of splits, which a kernel before finds."""
+    b, group, length = rng.randint(*CACHES), rng.choice([1, 4]), CACHED
+    lengths = torch.tensor([rng.choice([0, rng.randint(0, length), length]) for _ in range(b)], **DEVICE)
+    return (at.cut("q", b, 1, group, at.d), at.cut("k", b, length, 1, at.d), at.cut("v", b, length, 1, at.d)), dict(seqused_k=lengths, out=at.cut("o", b, 1, group, at.d))
+
+
 # what a launch is of; the scheduler follows from it
 KINDS = {
     "dense, static": lambda rng, at: whole(rng, at),
@@ -67,6 +76,7 @@ KINDS = {
     "window, dynamic": lambda rng, at: whole(rng, at, window=rng.choice([(256, 0), (40, 40)])),
     "splits, single": lambda rng, at: whole(rng, at, num_splits=rng.choice(SPLITS)),
     "decode": lambda rng, at: whole(rng, at, queries=1),
+    "used, scheduled": used,
     "packed, varlen": lambda rng, at: packed(rng, at),
     "packed causal, varlen": lambda rng, at: packed(rng, at, causal=True),
 }
@@ -95,12 +105,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--launches", type=int, default=5000)
     parser.add_argument("--targets", default="sm_90a,sm_80")
-    parser.add_argument("--only", default="", help="kinds whose name holds this")
+    parser.add_argument("--only", default="", help="kinds whose name holds this, or one of these with | between them")
     parser.add_argument("--jobs", type=int, default=1, help="processes that share the kinds")
     problems.add_backward(parser, "gradients too")
     by_hand.add_option(parser)
     a = parser.parse_args()
-    kinds = [kind for kind in KINDS if a.only in kind and not (a.backward and "splits" in kind)]
+    kinds = [kind for kind in KINDS if any(text in kind for text in a.only.split("|")) and not (a.backward and kind.startswith(("splits", "used")))]
     cases = [(f"{kind} d{d} {target}", (kind, d, target, None)) for target in a.targets.split(",") for kind in kinds for d in (64, 128, 256)]
     if a.backward:
         cases = [(f"{name}{', deterministic' * more}", (*case, dict(deterministic=more))) for name, (*case, _) in cases for more in (False, True)]
