@@ -1,7 +1,8 @@
-"""Reads sm_80 to sm_90 machine code of a cubin: which local-memory accesses (spills) lie inside a loop.
+"""Reads sm_80 to sm_90 machine code of a cubin: which local-memory accesses (spills) lie inside a loop, and what its products wait for.
 
-Only three opcodes are decoded, so that no disassembler is needed: stores and loads of local memory,
-and branches, whose targets give the control flow graph and its natural loops.
+Only a few opcodes are decoded, so that no disassembler is needed: stores and loads of local memory,
+products of warpgroups and what moves their descriptors, and branches, whose targets give the control
+flow graph and its natural loops.
 """
 
 import struct
@@ -9,6 +10,7 @@ import struct
 _OPCODE = 0xFFF
 _STORE_LOCAL, _LOAD_LOCAL = 0x387, 0x983
 _BRANCH, _EXIT = 0x947, 0x94D
+_PRODUCTS, _TO_UNIFORM = (0x9F0, 0xDF0), 0x2CA  # HGMMA of shared memory or registers, R2UR
 _INSTRUCTION = 16  # bytes
 _ALWAYS = 7  # predicate PT, not negated
 
@@ -68,13 +70,9 @@ def _natural_loops(successors):
     return loops
 
 
-def spills(path):
-    """(number of local-memory accesses, loop depth of the deepest of them) of a cubin's kernels.
-
-    Depth 0 is outside every loop. Polling a barrier is a loop of its own and encloses nothing.
-    """
+def _kernels(path):
+    """(opcodes, first instruction of each block, blocks of each loop) of a cubin's kernels."""
     data = open(path, "rb").read()
-    total, deepest = 0, 0
     architecture = struct.unpack_from("<I", data, 0x30)[0] >> 8 & 0xFF
     for name, offset, size in _sections(data):
         if not name.startswith(".text."):
@@ -96,12 +94,33 @@ def spills(path):
             if falls and i + 1 < len(starts):
                 to.append(i + 1)
             successors.append(to)
-        at = [i for i, op in enumerate(opcodes) if op in (_STORE_LOCAL, _LOAD_LOCAL)]
-        total += len(at)
-        if not at:
-            continue
-        loops = _natural_loops(successors)
-        for i in at:
-            block = max(s for s in starts if s <= i)
-            deepest = max(deepest, sum(number[block] in loop for loop in {frozenset(x) for x in loops}))
+        yield opcodes, starts, {frozenset(x) for x in _natural_loops(successors)}
+
+
+def spills(path):
+    """(number of local-memory accesses, loop depth of the deepest of them) of a cubin's kernels.
+
+    Depth 0 is outside every loop. Polling a barrier is a loop of its own and encloses nothing.
+    """
+    total, deepest = 0, 0
+    for opcodes, starts, loops in _kernels(path):
+        for i, op in enumerate(opcodes):
+            if op in (_STORE_LOCAL, _LOAD_LOCAL):
+                block = max(b for b, start in enumerate(starts) if start <= i)
+                total, deepest = total + 1, max(deepest, sum(block in loop for loop in loops))
     return total, deepest
+
+
+def moved_descriptors(path):
+    """(products, descriptors moved to uniform registers for them) of the innermost loop with the most products.
+
+    Where threads of a warp may branch apart, ptxas keeps descriptors in registers of threads: a move for each product, which costs 3 to 5 %.
+    """
+    found = (0, 0)
+    for opcodes, starts, loops in _kernels(path):
+        ends = starts[1:] + [len(opcodes)]
+        count = lambda loop, *wanted: sum(op in wanted for b in loop for op in opcodes[starts[b] : ends[b]])
+        multiply = [loop for loop in loops if count(loop, *_PRODUCTS)]
+        innermost = [loop for loop in multiply if not any(other < loop for other in multiply)]
+        found = max([found] + [(count(loop, *_PRODUCTS), count(loop, _TO_UNIFORM)) for loop in innermost])
+    return found
