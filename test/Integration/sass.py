@@ -114,7 +114,7 @@ def spills(path):
 def moved_descriptors(path):
     """(products, descriptors moved to uniform registers for them) of the innermost loop with the most products.
 
-    Where threads of a warp may branch apart, ptxas keeps descriptors in registers of threads: a move for each product, which costs 3 to 5 %.
+    Seen in kernels that store the output from registers; at head size 128 they measured 3 to 5 % slower than those that do not.
     """
     found = (0, 0)
     for opcodes, starts, loops in _kernels(path):

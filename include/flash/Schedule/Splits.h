@@ -34,7 +34,7 @@ int64_t combineRows(int64_t headSizeV);
 
 /// Parts that the combine reads before it joins them, on a GPU: enough loads to wait for memory
 /// once.
-inline constexpr int64_t combinedAtOnce = 16;
+inline constexpr int64_t combinedAtOnce = 8;
 
 /// Key tiles one query tile can load: all, or at most what a window of known sides spans.
 int64_t reachableKeyTiles(int64_t lenK, int64_t windowLeft, int64_t windowRight, int64_t tileM,
