@@ -13,15 +13,11 @@
 
 namespace flash {
 
-/// The last of the places 0 .. n-1 that starts at `tile` or before; there is at least one. `near`,
-/// if given, holds one that does, most often the last: what was found for the tile before. It gets
-/// the one found.
-inline IrInt lastStart(mlir::ImplicitLocOpBuilder &b, IrInt tile, IrInt n, IrInt *near,
+/// The last of the places 0 .. n-1 that starts at `tile` or before; there is at least one.
+inline IrInt lastStart(mlir::ImplicitLocOpBuilder &b, IrInt tile, IrInt n,
                        llvm::function_ref<IrInt(IrInt)> startOf) {
-  IrInt least = near ? *near : IrInt(b, int64_t(0));
-  if (near)
-    n = select(lessThan(tile, startOf(least + 1)), least + 1, n);
-  mlir::Value init[] = {least.get(), n.get()};
+  IrInt zero(b, int64_t(0));
+  mlir::Value init[] = {zero.get(), n.get()};
   llvm::SmallVector<mlir::Type> types(2, b.getIndexType());
   llvm::SmallVector<mlir::Location> locations(2, b.getLoc());
   // It is in [first, end).
@@ -37,34 +33,29 @@ inline IrInt lastStart(mlir::ImplicitLocOpBuilder &b, IrInt tile, IrInt n, IrInt
   IrBool isPast = lessThan(tile, startOf(middle));
   mlir::scf::YieldOp::create(
       b, mlir::ValueRange{select(isPast, first, middle).get(), select(isPast, middle, end).get()});
-  IrInt last(b, search.getResult(0));
-  if (near)
-    *near = last;
-  return last;
+  return IrInt(b, search.getResult(0));
 }
 
-/// The tile of ordinal `t`; `rowsBefore` emits the load of an element of the table. `near`: see
-/// lastStart.
+/// The tile of ordinal `t`; `rowsBefore` emits the load of an element of the table.
 inline schedule::Work<IrInt> packedWorkAt(mlir::ImplicitLocOpBuilder &b, IrInt t,
                                           const schedule::WorkShape<IrInt> &shape, IrInt batch,
-                                          int64_t group, int64_t tileM, IrInt *near,
+                                          int64_t group, int64_t tileM,
                                           llvm::function_ref<IrInt(IrInt)> rowsBefore) {
   auto startOf = [&](IrInt sequence) {
     return schedule::packedStart(rowsBefore(sequence), sequence, group, tileM);
   };
-  IrInt sequence = lastStart(b, schedule::packedTileOf(t, shape), batch, near, startOf);
+  IrInt sequence = lastStart(b, schedule::packedTileOf(t, shape), batch, startOf);
   // The last one also has the tiles of rows behind all sequences, which hold none.
   IrInt next = select(lessThan(sequence + 1, batch), startOf(sequence + 1), shape.mTiles);
   return schedule::packedWorkAt(t, sequence, startOf(sequence), next, shape);
 }
 
-/// The tile of ordinal `t`; `entry` emits the load of the schedule's element (row, column). `near`:
-/// see lastStart.
+/// The tile of ordinal `t`; `entry` emits the load of the schedule's element (row, column).
 inline schedule::Work<IrInt>
-scheduledWorkAt(mlir::ImplicitLocOpBuilder &b, IrInt t, IrInt heads, IrInt batch, IrInt *near,
+scheduledWorkAt(mlir::ImplicitLocOpBuilder &b, IrInt t, IrInt heads, IrInt batch,
                 llvm::function_ref<IrInt(schedule::ScheduleRow, IrInt)> entry) {
   auto startOf = [&](IrInt place) { return entry(schedule::startsRow, place); };
-  IrInt place = lastStart(b, t, batch, near, startOf);
+  IrInt place = lastStart(b, t, batch, startOf);
   IrInt sequence = entry(schedule::sequenceRow, place);
   return schedule::scheduledWorkAt<IrInt>(t,
                                           {startOf(place), startOf(place + 1), sequence,

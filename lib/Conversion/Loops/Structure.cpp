@@ -299,18 +299,13 @@ LogicalResult Lowering::lower(ForWorkOp op) {
         map.map(result, results[next++]);
       }
   };
-  // `near`, where sequences are searched: where the tile before was found, then this one.
-  auto tile = [&](Value ordinal, Value &near) -> FailureOr<SmallVector<Value>> {
+  auto tile = [&](Value ordinal) -> FailureOr<SmallVector<Value>> {
     scopes.emplace_back();
-    IrInt place = toInt(near ? near : ordinal);
-    auto work =
-        op.getSchedule() ? scheduledWorkAt(b, toInt(ordinal), shape.heads, batch, &place, scheduled)
-        : op.getPacked()
-            ? packedWorkAt(b, toInt(ordinal), shape, batch, op.getGroup(), *op.getTile(), &place,
-                           [&](IrInt i) { return toInt(entry(op.getPacked(), i.get())); })
-            : schedule::workAt(*schedule::parseOrder(op.getOrder()), toInt(ordinal), shape);
-    if (near)
-      near = place.get();
+    auto work = op.getSchedule() ? scheduledWorkAt(b, toInt(ordinal), shape.heads, batch, scheduled)
+                : op.getPacked()
+                    ? packedWorkAt(b, toInt(ordinal), shape, batch, op.getGroup(), *op.getTile(),
+                                   [&](IrInt i) { return toInt(entry(op.getPacked(), i.get())); })
+                    : schedule::workAt(*schedule::parseOrder(op.getOrder()), toInt(ordinal), shape);
     IrInt coordinates[] = {work.m, work.head, work.batch, work.split};
     for (auto [argument, coordinate] : llvm::zip(body.getArguments(), coordinates))
       map.map(argument, coordinate.get());
@@ -318,23 +313,16 @@ LogicalResult Lowering::lower(ForWorkOp op) {
       return failure();
     SmallVector<Value> others = yieldInto(body.getTerminator()->getOperands(), buffers);
     spare.append(scopes.pop_back_val());
-    if (near)
-      others.insert(others.begin(), near);
     return others;
   };
-  const bool searched = op.getSchedule() || op.getPacked();
-  if (searched)
-    inits.insert(inits.begin(), index(0));
   OpBuilder::InsertionGuard guard(b);
   if (!op.getRing()) {
     auto made = scf::ForOp::create(b, ends[0], tiles, ends[1], inits);
-    ValueRange arguments = made.getRegionIterArgs();
-    mapCarried(arguments.drop_front(searched), made.getResults().drop_front(searched));
+    mapCarried(made.getRegionIterArgs(), made.getResults());
     if (inits.empty())
       made.getBody()->getTerminator()->erase();
     b.setInsertionPointToStart(made.getBody());
-    Value near = searched ? arguments.front() : Value();
-    FailureOr<SmallVector<Value>> others = tile(made.getInductionVar(), near);
+    FailureOr<SmallVector<Value>> others = tile(made.getInductionVar());
     if (succeeded(others))
       scf::YieldOp::create(b, *others);
     return others;
@@ -350,11 +338,9 @@ LogicalResult Lowering::lower(ForWorkOp op) {
                            before->getArguments());
   Block *after = b.createBlock(&made.getAfter(), {}, types, locations);
   Value t = after->getArgument(0), it = after->getArgument(1);
-  const size_t own = 2 + searched;
-  mapCarried(after->getArguments().drop_front(own), made.getResults().drop_front(own));
+  mapCarried(after->getArguments().drop_front(2), made.getResults().drop_front(2));
   Value next = op.getTakes() ? (toInt(take(op, tiles)) + toInt(ends[1])).get() : Value();
-  Value near = searched ? after->getArgument(2) : Value();
-  FailureOr<SmallVector<Value>> others = tile(t, near);
+  FailureOr<SmallVector<Value>> others = tile(t);
   if (failed(others))
     return failure();
   if (next)

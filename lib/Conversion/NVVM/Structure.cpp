@@ -55,36 +55,24 @@ static Value tilesOf(B &b, tile::ForWorkOp op, Kernel &kernel) {
   return schedule::tilesOf(shapeOf(b, op)).get();
 }
 
-/// Whether the sequence of a tile is looked for in a table.
-static bool isSearched(tile::ForWorkOp op) { return op.getSchedule() || op.getPacked(); }
-
-/// The tile of an ordinal. `near`: see lastStart.
-static schedule::Work<IrInt> workAt(B &b, tile::ForWorkOp op, Kernel &kernel, IrInt t,
-                                    IrInt *near) {
+/// The tile of an ordinal.
+static schedule::Work<IrInt> workAt(B &b, tile::ForWorkOp op, Kernel &kernel, IrInt t) {
   if (op.getSchedule())
-    return scheduledWorkAt(b, t, IrInt(b, op.getHeads()), IrInt(b, op.getBatch()), near,
+    return scheduledWorkAt(b, t, IrInt(b, op.getHeads()), IrInt(b, op.getBatch()),
                            [&](schedule::ScheduleRow row, IrInt column) {
                              return scheduled(b, op, kernel, row, column);
                            });
   if (op.getPacked())
     return packedWorkAt(
-        b, t, shapeOf(b, op), IrInt(b, op.getBatch()), op.getGroup(), *op.getTile(), near,
+        b, t, shapeOf(b, op), IrInt(b, op.getBatch()), op.getGroup(), *op.getTile(),
         [&](IrInt sequence) { return IrInt(b, kernel.entry(b, op.getPacked(), sequence.get())); });
   return schedule::workAt(*schedule::parseOrder(op.getOrder()), t, shapeOf(b, op));
 }
 
-/// Moves the work's body to the end of `body`, as the tile of `ordinal`; gives its yield. `near`,
-/// of tiles that are searched one after the other, is where the one before was found, then this
-/// one.
+/// Moves the work's body to the end of `body`, as the tile of `ordinal`; gives its yield.
 static tile::YieldOp moveBody(B &b, IRRewriter &rewriter, tile::ForWorkOp op, Kernel &kernel,
-                              Block *body, Value ordinal, ValueRange carried,
-                              Value *near = nullptr) {
-  std::optional<IrInt> place;
-  if (near)
-    place.emplace(b, *near);
-  auto work = workAt(b, op, kernel, IrInt(b, ordinal), near ? &*place : nullptr);
-  if (near)
-    *near = place->get();
+                              Block *body, Value ordinal, ValueRange carried) {
+  auto work = workAt(b, op, kernel, IrInt(b, ordinal));
   SmallVector<Value> arguments{work.m.get(), work.head.get(), work.batch.get(), work.split.get()};
   llvm::append_range(arguments, carried);
   auto yield = cast<tile::YieldOp>(op.getBody().front().getTerminator());
@@ -124,9 +112,6 @@ static void expandTaking(IRRewriter &rewriter, tile::ForWorkOp op, Kernel &kerne
   Value step = toIndex(b, NVVM::GridDimXOp::create(b, b.getI32Type()));
   Value tiles = tilesOf(b, op, kernel);
   SmallVector<Value> inits{first, arith::ConstantIndexOp::create(b, 0)}; // and ordinals handed on
-  if (isSearched(op))
-    inits.push_back(inits.back());
-  const size_t own = inits.size();
   llvm::append_range(inits, op.getInits());
   SmallVector<Type> types(ValueRange(inits).getTypes());
   auto loop = scf::WhileOp::create(b, types, inits);
@@ -140,9 +125,7 @@ static void expandTaking(IRRewriter &rewriter, tile::ForWorkOp op, Kernel &kerne
   Value next;
   if (op.getTakes())
     next = take(b, op, tiles, kernel, emitter);
-  Value place = isSearched(op) ? body->getArgument(2) : Value();
-  auto yield = moveBody(b, rewriter, op, kernel, body, t, body->getArguments().drop_front(own),
-                        place ? &place : nullptr);
+  auto yield = moveBody(b, rewriter, op, kernel, body, t, body->getArguments().drop_front(2));
   b.setInsertionPoint(yield);
   if (op.getTakes()) {
     Value isNone = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, kernel.counterNumber(),
@@ -154,11 +137,9 @@ static void expandTaking(IRRewriter &rewriter, tile::ForWorkOp op, Kernel &kerne
     next = emitter.follow(b, ringOf(op.getRing()), n);
   }
   SmallVector<Value> values{toIndex(b, next), (IrInt(b, n) + 1).get()};
-  if (place)
-    values.push_back(place);
   llvm::append_range(values, yield.getValues());
   rewriter.replaceOpWithNewOp<scf::YieldOp>(yield, values);
-  rewriter.replaceOp(op, loop.getResults().drop_front(own));
+  rewriter.replaceOp(op, loop.getResults().drop_front(2));
 }
 
 /// Block i of n takes the ordinals i, i + n, ... of the order; `isOne`: there are n.
@@ -177,26 +158,15 @@ static void expandWork(IRRewriter &rewriter, tile::ForWorkOp op, Kernel &kernel,
     return;
   }
   Value step = toIndex(b, NVVM::GridDimXOp::create(b, b.getI32Type()));
-  SmallVector<Value> inits;
-  if (isSearched(op))
-    inits.push_back(arith::ConstantIndexOp::create(b, 0));
-  const size_t own = inits.size();
-  llvm::append_range(inits, op.getInits());
-  auto loop = scf::ForOp::create(b, first, tilesOf(b, op, kernel), step, inits);
+  auto loop = scf::ForOp::create(b, first, tilesOf(b, op, kernel), step, op.getInits());
   Block *body = loop.getBody();
-  if (inits.empty())
+  if (op.getInits().empty())
     rewriter.eraseOp(body->getTerminator());
   b.setInsertionPointToEnd(body);
-  ValueRange carried = loop.getRegionIterArgs();
-  Value place = own ? carried.front() : Value();
-  auto yield = moveBody(b, rewriter, op, kernel, body, loop.getInductionVar(),
-                        carried.drop_front(own), place ? &place : nullptr);
-  SmallVector<Value> values;
-  if (place)
-    values.push_back(place);
-  llvm::append_range(values, yield.getValues());
-  rewriter.replaceOpWithNewOp<scf::YieldOp>(yield, values);
-  rewriter.replaceOp(op, loop.getResults().drop_front(own));
+  auto yield =
+      moveBody(b, rewriter, op, kernel, body, loop.getInductionVar(), loop.getRegionIterArgs());
+  rewriter.replaceOpWithNewOp<scf::YieldOp>(yield, yield.getValues());
+  rewriter.replaceOp(op, loop.getResults());
 }
 
 /// Each warp for itself: lane i of it takes i, i + 32, ...

@@ -1,13 +1,11 @@
-// The sequence of a tile of packed sequences: a search among their starts, whose rows stand in the table, from that of the block's tile before on.
+// The sequence of a tile of packed sequences: a search among their starts, whose rows stand in the table.
 // RUN: flash-opt %s --convert-flash-tile-to-nvvm | FileCheck %s
 
 // CHECK-LABEL: llvm.func @work(
 // CHECK-SAME:    %[[BASE:[a-z0-9]+]]: !llvm.ptr<1>
-// CHECK:         scf.for %[[T:.*]] = %{{.*}} to %{{.*}} step %{{.*}} iter_args(%[[NEAR:.*]] = %c0
+// CHECK:         scf.for %[[T:.*]] = %{{.*}} to %{{.*}} step
 // CHECK:         %[[TILE:.*]] = arith.divui %[[T]],
-// CHECK:         %[[AFTER:.*]] = arith.addi %[[NEAR]], %c1
-// CHECK:         %[[UNTIL:.*]] = arith.select %{{.*}}, %{{.*}}, %{{.*}} : index
-// CHECK:         %[[FOUND:.*]]:2 = scf.while (%{{.*}} = %[[NEAR]], %{{.*}} = %[[UNTIL]])
+// CHECK:         %[[FOUND:.*]]:2 = scf.while (%{{.*}} = %{{.*}}, %{{.*}} = %[[BATCH:.*]])
 // CHECK:         ^bb0(%[[FIRST:.*]]: index, %[[END:.*]]: index):
 // CHECK:           %[[MIDDLE:.*]] = arith.divui
 // CHECK:           llvm.getelementptr %[[BASE]]
@@ -16,7 +14,6 @@
 // CHECK:           %[[START:.*]] = arith.addi %[[WHOLE]], %[[MIDDLE]]
 // CHECK:           arith.cmpi slt, %[[TILE]], %[[START]]
 // CHECK:         arith.addi %[[FOUND]]#0
-// CHECK:         scf.yield %[[FOUND]]#0 : index
 func.func @work(%cu: memref<?xi32, strided<[1], offset: ?>> {flash.arg = "cu_seqlens_q"}, %lse: memref<?x?xf32, strided<[?, ?], offset: ?>> {flash.arg = "lse"})
     attributes {flash.kernel, flash.target = #flash.target<"sm_90a">, flash.plan = #flash.plan<tile = [64, 64]>, flash.threads = 128 : i64, flash.shared_bytes = 0 : i64} {
   %c0 = arith.constant 0 : index
