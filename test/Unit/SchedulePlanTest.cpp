@@ -100,6 +100,7 @@ TEST(Plan, GradientsOfWideHeadsInParts) {
   EXPECT_EQ(planned(problem(Target::sm90)).columnParts, 1);
   p.headSizeV = 128, p.headSize = 192;
   EXPECT_EQ(planned(p).stages, 2);
+  EXPECT_FALSE(planned(p).overlap);
   EXPECT_EQ(planned(p, {.columnParts = 4}).columnParts, 4);
   EXPECT_EQ(refused(p, {.consumers = 2, .hasRoles = true, .columnParts = 1}),
             "expected consumers to divide dQ in parts of 64 queries or columns, 2 have 64 by 192");
