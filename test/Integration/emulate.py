@@ -37,6 +37,7 @@ CASES += [
     ((64, 64), 130, 200, 1, 1, dict(plan="#flash.plan<pipeline_loads = false>")),
     ((128, 128), 130, 333, 1, 1, dict(plan="#flash.plan<tile = [64, 64], q_in_regs = true, defer_max = true>", causal=True)),
     ((64, 64), 3, 700, 4, 2, dict(splits=3)),
+    ((72, 72), 3, 300, 2, 1, dict(splits=3)),  # rows of 18 threads, which are divided by in 16 bits
     ((64, 64), 5, 300, 2, 2, dict(splits=10, causal=True, sink=(0.3, -1.0))),  # parts without a key; more than are joined at once
     ((128, 128), (0, 0, 20), (0, 1, 90), 1, 1, dict(splits=3)),  # no row before the first
     ((64, 64), (5, 0, 3), (70, 200, 0), 2, 2, dict(splits=2)),

@@ -268,7 +268,7 @@ class Warp:
             product = signed(x).astype(np.int64) * signed(y) if type[0] == "s" else (x.astype(U64) * y).view(np.int64)
             return product.view(U64) + (self.value(a[3], "b64") if name == "mad" else U64(0))
         if name == "mul" and parts[1] == "hi":
-            return (x.astype(U64) * y >> U64(32)).astype(U32)
+            return (x.astype(U64) * y >> U64(16 if "16" in type else 32)).astype(U32)
         if name in ("shl", "shr"):
             bits, by = 8 * x.itemsize, self.value(a[2], "b32").astype(x.dtype)
             if name == "shr" and type[0] == "s":
