@@ -110,7 +110,11 @@ LogicalResult selectTile(AttentionBackwardOp op) {
 
 LogicalResult selectTile(CombineOp op) {
   ArrayAttr tile = combineTile(*op.getTarget(), op.getOutputType().getShape().back(), combineRows);
-  op.setPlanAttr(filled(op.getPlanAttr(), "tile", tile));
+  PlanAttr plan = filled(op.getPlanAttr(), "tile", tile);
+  if (const int64_t atOnce = *plan.getInt("tile", 1); atOnce > schedule::defaultMaxSplits)
+    return op.emitOpError() << "expected a tile that joins at most " << schedule::defaultMaxSplits
+                            << " parts at once, it has " << atOnce << "; set tile n lower";
+  op.setPlanAttr(plan);
   return success();
 }
 /// Rows by 1.

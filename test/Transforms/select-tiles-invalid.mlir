@@ -85,3 +85,11 @@ func.func @no_roles(%q: !q) -> !q {
       plan = #flash.plan<consumers = 1>} : !q, !q, !q -> !q
   return %o : !q
 }
+
+// -----
+
+func.func @too_many_at_once(%p: tensor<3x1x64x4x64xf32>, %l: tensor<3x1x4x64xf32>) -> tensor<1x64x4x64xbf16> {
+  // expected-error @below {{expected a tile that joins at most 128 parts at once, it has 129; set tile n lower}}
+  %o = flash.combine %p, %l {plan = #flash.plan<tile = [16, 129]>} : tensor<3x1x64x4x64xf32>, tensor<3x1x4x64xf32> -> tensor<1x64x4x64xbf16>
+  return %o : tensor<1x64x4x64xbf16>
+}
