@@ -170,6 +170,9 @@ public:
   }
 
   Outcome parse(const std::string &text) {
+    if (schedule::isTooDeepPlan(text))
+      return invalid(
+          "expected plan to be #flash.plan<...>, got more text or brackets than any has");
     plan = parsed(text);
     if (plan)
       return {};
@@ -302,21 +305,9 @@ static std::string whyNotAdvice(const schedule::Record &record, const schedule::
   return {};
 }
 
-/// Parsers recurse; what is nested deeper than any problem is must not reach them.
-static bool isTooDeep(StringRef text) {
-  constexpr int deepest = 64;
-  int depth = 0;
-  for (char c : text) {
-    depth += StringRef("[{<(").contains(c) - StringRef("]}>)").contains(c);
-    if (depth > deepest)
-      return true;
-  }
-  return false;
-}
-
 Or<Request> flash::readRequest(const std::string &text) {
-  if (isTooDeep(text))
-    return invalid("expected a problem as JSON, got brackets nested deeper than any problem has");
+  if (schedule::isTooDeep(text))
+    return invalid("expected a problem as JSON, got more brackets than any problem has");
   auto parsed = json::parse(text);
   if (!parsed)
     return invalid("expected a problem as JSON: " + llvm::toString(parsed.takeError()));

@@ -2,7 +2,9 @@
 
 #include "flash/Schedule/Record.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <fstream>
 #include <sstream>
 
@@ -21,6 +23,16 @@ int64_t lengthBucket(int64_t length) {
 //===----------------------------------------------------------------------===//
 // Reading
 //===----------------------------------------------------------------------===//
+
+bool isTooDeep(std::string_view text) {
+  const int64_t most = 64;
+  return std::ranges::count_if(text, [](char c) { return c && std::strchr("[{<(", c); }) > most;
+}
+
+bool isTooDeepPlan(std::string_view text) {
+  const size_t longest = 4096;
+  return text.size() > longest || isTooDeep(text);
+}
 
 namespace {
 /// Reads the fields of one record; the first thing that is wrong is kept as a sentence.
@@ -59,15 +71,17 @@ public:
       demand(field, "the name of one");
   }
 
+  void fail(std::string sentence) {
+    if (whyNot.empty())
+      whyNot = std::move(sentence);
+  }
+
 private:
   void demand(const char *field, const std::string &what) {
-    if (!whyNot.empty())
-      return;
     auto at = object.find(field);
-    whyNot =
-        "expected " + std::string(field) + " to be " + what + ", " +
-        (at == object.end() ? "it is missing"
-                            : "got " + at->dump(-1, ' ', false, Json::error_handler_t::replace));
+    fail("expected " + std::string(field) + " to be " + what + ", " +
+         (at == object.end() ? "it is missing"
+                             : "got " + at->dump(-1, ' ', false, Json::error_handler_t::replace)));
   }
   const Json &object;
 };
@@ -97,6 +111,8 @@ static Record recordFrom(Reader &reader, const std::string &gpu) {
   r.lenQ = reader.integer("queries", 1);
   r.lenK = reader.integer("keys", 1);
   r.plan = reader.text("plan");
+  if (isTooDeepPlan(r.plan))
+    reader.fail("expected plan to be #flash.plan<...>, got more text or brackets than any has");
   r.why = reader.text("why");
   return r;
 }

@@ -34,7 +34,7 @@ def test_a_plan_that_does_not_fit_says_by_how_much():
         flash_mlir.explain(*SHAPES, plan="#flash.plan<tile = [128, 128], stages = 9>")
 
 
-@pytest.mark.parametrize("plan, words", [("#flash.plan<tiles = 1>", "tiles"), ("nonsense", "nonsense"), ('#flash.plan<order = "odd">', "odd")])
+@pytest.mark.parametrize("plan, words", [("#flash.plan<tiles = 1>", "tiles"), ("nonsense", "nonsense"), ('#flash.plan<order = "odd">', "odd"), (f'#flash.plan<why = {{a = "{"]" * 9999}"}}, tile = {"[" * 9999}', "brackets"), (f"#flash.plan<a = affine_map<(d) -> ({'-' * 99999}d)>>", "more text")])
 def test_a_plan_that_is_none(plan, words):
     with pytest.raises(ValueError, match=words):
         flash_mlir.explain(*SHAPES, plan=plan)

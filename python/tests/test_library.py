@@ -32,7 +32,7 @@ def compile_problem(problem):
         (b'{"target": "cpu", "element": "bf16", "head_size": 64, "passes": {"odd": true}}', "odd"),
         (b'{"target": "cpu", "element": "bf16", "head_size": 64, "len_q": -7}', "-7"),
         (b'{"target": "cpu", "element": "bf16", "head_size": 64, "len_q": 4294967296}', "4294967296"),
-        (b'{"plan": ' + b"[" * 100000, "nested"),
+        (b'{"plan": ' + b"[" * 100000, "brackets"),
     ],
 )
 def test_problems_that_are_none(problem, words):

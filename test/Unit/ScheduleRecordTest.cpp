@@ -115,6 +115,15 @@ TEST(Record, OfABrokenFileIsASentence) {
   EXPECT_EQ(brokenBy(text),
             "record 1: expected queries to be an integer of at least 1, got \"16k\"");
   EXPECT_EQ(brokenBy(std::string(100000, '[')), "expected records as a JSON object");
+  // What a parser of plans would overflow its stack on, also where strings hide it.
+  for (const std::string &plan :
+       {std::string(1000, '['), std::string(100, ']') + std::string(100, '{'),
+        "affine_map<() -> (" + std::string(10000, '-')}) {
+    text = file;
+    text.replace(text.find("\"causal\", \"why"), 8, '"' + plan + '"');
+    EXPECT_EQ(brokenBy(text), "record 1: expected plan to be #flash.plan<...>, got more text or "
+                              "brackets than any has");
+  }
   EXPECT_NE(std::get<std::string>(readRecords("no/such/file")).find("no/such/file"),
             std::string::npos);
 }

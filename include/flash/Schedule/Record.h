@@ -38,14 +38,21 @@ struct Record {
 /// is longer than the longest is like it.
 int64_t lengthBucket(int64_t length);
 
+/// Parsers recurse: whether text opens more brackets than any problem or plan has. Those that close
+/// do not count, as they may stand in strings.
+bool isTooDeep(std::string_view text);
+
+/// The same of a plan, which must not be long either: signs nest without brackets.
+bool isTooDeepPlan(std::string_view text);
+
 /// The records in the text of a file, or the sentence what is wrong with it.
 std::variant<std::vector<Record>, std::string> parseRecords(std::string_view text);
 
 /// The same of a file; the sentence names it.
 std::variant<std::vector<Record>, std::string> readRecords(const std::string &path);
 
-/// The first record of such a problem on `gpu` (empty: any), else that of its twin in f16 or bf16, or
-/// none. Chunks and sink tokens have none, and neither have problems of unknown lengths.
+/// The first record of such a problem on `gpu` (empty: any), else that of its twin in f16 or bf16,
+/// or none. Chunks and sink tokens have none, and neither have problems of unknown lengths.
 const Record *recordOf(const Problem &problem, std::string_view gpu,
                        std::span<const Record> records);
 
