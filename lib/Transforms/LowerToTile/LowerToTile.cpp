@@ -7,6 +7,8 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "llvm/Support/Regex.h"
 
 namespace flash {
 #define GEN_PASS_DEF_FLASHLOWERTOTILE
@@ -20,6 +22,8 @@ namespace {
 struct LowerToTile : flash::impl::FlashLowerToTileBase<LowerToTile> {
   void runOnOperation() override {
     SymbolTable symbols(getOperation());
+    if (failed(standWhereTheyAreFound()))
+      return signalPassFailure();
     for (auto func : llvm::make_early_inc_range(getOperation().getOps<func::FuncOp>())) {
       SmallVector<AttentionOp> attentions(func.getOps<AttentionOp>());
       SmallVector<CombineOp> combines(func.getOps<CombineOp>());
@@ -41,6 +45,24 @@ struct LowerToTile : flash::impl::FlashLowerToTileBase<LowerToTile> {
     }
   }
 
+  static bool isOurs(Operation *op) {
+    return isa_and_nonnull<AttentionOp, AttentionBackwardOp, CombineOp, AppendOp>(op);
+  }
+
+  /// An op elsewhere would be left behind without a word.
+  LogicalResult standWhereTheyAreFound() {
+    WalkResult result = getOperation()->walk([&](Operation *op) -> WalkResult {
+      Operation *around = op->getParentOp();
+      if (!isOurs(op) || (isa<func::FuncOp>(around) && around->getParentOp() == getOperation()))
+        return success();
+      return op->emitOpError("expected a flash op directly in a function of the outermost module, "
+                             "between them is a ")
+             << (isa<func::FuncOp>(around) ? around->getParentOp() : around)->getName()
+             << "; move it to a function of its own there";
+    });
+    return failure(result.wasInterrupted());
+  }
+
   /// A kernel computes one op; a function that computes more has no kernel.
   LogicalResult becomesKernels(func::FuncOp func, ArrayRef<AttentionOp> attentions,
                                ArrayRef<CombineOp> combines, ArrayRef<AppendOp> appends) {
@@ -48,12 +70,29 @@ struct LowerToTile : flash::impl::FlashLowerToTileBase<LowerToTile> {
       return func.emitOpError(
           "expected one attention (and the combine of its parts) in a function that becomes a "
           "kernel; give each attention a function of its own");
+    // PTX's identifiers.
+    if (!llvm::Regex("^([A-Za-z]|[_$][A-Za-z0-9_$])[A-Za-z0-9_$]*$").match(func.getName()))
+      return func.emitOpError("expected a kernel's name to be letters, digits, _ and $, with no "
+                              "digit first and no _ or $ alone; rename the function");
+    if (auto uses = SymbolTable::getSymbolUses(func, getOperation()); uses && !uses->empty())
+      return uses->begin()->getUser()->emitOpError("uses ")
+             << func.getName() << ", which becomes a kernel with other arguments; move it to "
+             << "another module";
     for (Operation &op : func.getOps())
       if (!isa<AttentionOp, AttentionBackwardOp, CombineOp, AppendOp, func::ReturnOp,
                memref::AllocOp, memref::DeallocOp, memref::DimOp, tensor::DimOp>(op) &&
           !op.hasTrait<OpTrait::ConstantLike>())
         return op.emitOpError("stands beside an attention in a function that becomes a kernel; "
                               "move it to its caller");
+    for (auto end : func.getOps<func::ReturnOp>())
+      for (Value value : end.getOperands())
+        if (!isOurs(value.getDefiningOp()) && llvm::none_of(value.getUsers(), [&](Operation *op) {
+              return isOurs(op) && hasEffect<MemoryEffects::Write>(op, value);
+            }))
+          return end.emitOpError("expected a function that becomes a kernel to return only "
+                                 "what its flash op computes, operand ")
+                 << llvm::find(end.getOperands(), value).getIndex()
+                 << " is something else; leave it to the caller";
     return success();
   }
 
