@@ -14,6 +14,7 @@
 #include "flash/Schedule/Explain.h"
 #include "flash/Schedule/Record.h"
 #include "mlir/AsmParser/AsmParser.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Parser/Parser.h"
@@ -92,6 +93,8 @@ void takeAdvice(flash::AttentionOp op, ArrayRef<flash::schedule::Record> records
   op.setPlanAttr(plan.because("record for " + record->gpu + ": " + record->why));
 }
 
+bool isOurs(Operation *op) { return isa_and_nonnull<flash::FlashDialect>(op->getDialect()); }
+
 /// Names the target of ops that name none, which is what all is compiled for, and asks the records.
 LogicalResult prepare(ModuleOp module) {
   std::vector<flash::schedule::Record> records;
@@ -102,12 +105,41 @@ LogicalResult prepare(ModuleOp module) {
     records = std::move(std::get<std::vector<flash::schedule::Record>>(read));
   }
   auto fallback = flash::TargetAttr::get(module.getContext(), target);
-  module.walk([&](flash::AttentionOp op) {
-    if (!op.getTarget())
-      op.setTargetAttr(fallback);
-    target = op.getTarget()->getName().str();
-    takeAdvice(op, records);
+  const bool forOne = !explain && emit != Emit::mlir;
+  flash::TargetAttr first;
+  WalkResult result = module.walk([&](Operation *op) -> WalkResult {
+    if (!isOurs(op))
+      return success();
+    auto own = op->getAttrOfType<flash::TargetAttr>("target");
+    if (!own)
+      op->setAttr("target", own = fallback);
+    if (!first)
+      first = own;
+    if (forOne && own != first)
+      return op->emitOpError("expected one target in a file, this op is for ")
+             << own.getName() << " and one before it for " << first.getName()
+             << "; give each a file of its own, or name one by --target";
+    if (auto attention = dyn_cast<flash::AttentionOp>(op))
+      takeAdvice(attention, records);
+    return success();
   });
+  if (result.wasInterrupted())
+    return failure();
+  if (!first)
+    return module.emitError("expected a flash op, there is none");
+  target = first.getName().str();
+  if (target == "cpu" && (emit == Emit::ptx || emit == Emit::cubin))
+    return module.emitError(
+        "the cpu has neither ptx nor cubin; use --emit=llvm or a target sm_90a");
+  // Nothing else has a translation to GPU code.
+  for (Operation &each : *module.getBody())
+    if (forOne && target != "cpu" && !isa_and_nonnull<LLVM::LLVMDialect>(each.getDialect()) &&
+        !each.walk([](Operation *op) {
+               return isOurs(op) ? WalkResult::interrupt() : WalkResult::advance();
+             })
+             .wasInterrupted())
+      return each.emitOpError("expected functions with a flash op, which become code for a GPU, "
+                              "this has none; move it to another file");
   return success();
 }
 
@@ -189,11 +221,8 @@ int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
   cl::HideUnrelatedOptions(category);
   cl::ParseCommandLineOptions(argc, argv, "From a flash op to a kernel, or to its plan\n");
-  const bool forGpu = emit == Emit::ptx || emit == Emit::cubin;
   if (!flash::schedule::parseTarget(target.getValue()))
     return complain("target must be sm_80, sm_86, sm_89, sm_90a or cpu, not '" + target + "'");
-  if (target == "cpu" && forGpu)
-    return complain("the cpu has neither ptx nor cubin; use --emit=llvm or --target=sm_90a");
   if (json && !explain)
     return complain("--json says how --explain writes; add --explain");
 
