@@ -434,6 +434,9 @@ class LooksLikeTensor:
     def data_ptr(self):
         return self.data
 
+    def element_size(self):
+        return 4 if self.dtype == F32 else 2
+
 
 @pytest.fixture
 def torch(monkeypatch, fake):
