@@ -204,9 +204,10 @@ SmallVector<Value> BackwardBuilder::buildBlock(Value kt, Value vt, Value bi, Val
     return tile::ReadOp::create(b, k.frag(1, M, b.getF32Type()), tile);
   };
   // Products leave reads of shared memory no turn: statistics are read ahead of them where they can
-  // be kept beside them.
-  const bool ahead = beside && schedule::keepsStatistics(M, D / columnParts(), Dv / columnParts(),
-                                                         plan.getInt("registers", 1).value_or(0));
+  // be kept beside them; a cap's slopes take that room.
+  const bool ahead = beside && !scores->softcap &&
+                     schedule::keepsStatistics(M, D / columnParts(), Dv / columnParts(),
+                                               plan.getInt("registers", 1).value_or(0));
   Value qt = k.wait(qr, it), lse2 = ahead ? read(k.wait(lr, it)) : Value();
   Value sf = product(kt, false, qt, true, N, M);
   Value dot = k.wait(dor, it), dpf = product(vt, false, dot, true, N, M);
