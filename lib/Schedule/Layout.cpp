@@ -47,7 +47,7 @@ std::variant<BlockLayout, std::string> layOut(std::span<const RingNeed> rings,
 }
 
 int64_t launchedRegisters(const Machine &machine, int64_t threads) {
-  const int64_t step = 8; // setmaxnreg's
+  const int64_t step = machine.roles ? 8 : 1; // setmaxnreg's
   return min(machine.registersPerSm / threads, machine.maxRegistersPerThread) / step * step *
          threads;
 }

@@ -27,6 +27,7 @@ TEST(Layout, RegistersOfABlockAreAMultipleOf8AThread) {
   EXPECT_EQ(launchedRegisters(machineOf(Target::sm90), 384), 168 * 384);
   EXPECT_EQ(launchedRegisters(machineOf(Target::sm90), 640), 96 * 640);
   EXPECT_EQ(launchedRegisters(machineOf(Target::sm90), 128), 248 * 128); // a thread names 255
+  EXPECT_EQ(launchedRegisters(machineOf(Target::sm80), 256), 255 * 256); // and keeps them
 }
 
 TEST(Layout, SaysWhatDoesNotFit) {
