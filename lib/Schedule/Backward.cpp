@@ -31,7 +31,7 @@ bool descends(WorkOrder order) {
 
 /// The field of a plan by hand that only a forward has, or none.
 static const char *forwardsOwn(const PlanOverrides &o, bool hasWarps) {
-  return o.splitBy                        ? "split_by"
+  return o.splitBy && !hasWarps           ? "split_by"
          : o.warps && !hasWarps           ? "warps"
          : o.packGqa.value_or(false)      ? "pack_gqa"
          : o.splits.value_or(1) != 1      ? "splits"
@@ -48,11 +48,14 @@ static const char *forwardsOwn(const PlanOverrides &o, bool hasWarps) {
 /// Where sm_80's kernels start from: dK and dV stay in registers, K, V, Q, dO and dS in shared
 /// memory, in panels of 64 columns. Two warps that share 16 keys have half of the columns of dK and
 /// dV each, and of P and dS, which meet in shared memory.
-static BackwardTile sm80Tile(Target target, int64_t headSize) {
+static BackwardTile sm80Tile(Target target, int64_t headSize, bool ordered) {
   const bool small =
       machineOf(target).sharedBytesPerBlock < machineOf(Target::sm80).sharedBytesPerBlock;
+  const bool wide = target == Target::sm80 && headSize != 96;
   if (headSize <= 64)
-    return {64, 128, 2, 1, 1, true, "dK and dV of 128 keys in the registers of 8 warps"};
+    return {wide ? 128 : 64, 128, 2, 1, 1, true, "dK and dV of 128 keys fit 8 warps' registers"};
+  if (headSize <= 128 && wide && !ordered) // turns take registers
+    return {64, 128, 2, 1, 1, true, "dK and dV fill the registers of 8 warps"};
   if (headSize <= 128)
     return {64, 64, 2, 1, 1, true, "two warps share 16 keys, or the masked runs spill"};
   if (headSize <= 192 || !small)
@@ -62,6 +65,8 @@ static BackwardTile sm80Tile(Target target, int64_t headSize) {
 
 /// Without roles: the warps of a block.
 static int64_t warpsOf(const Plan &plan) { return plan.consumers * warpgroupWarps; }
+
+bool sharesKeys(int64_t warps, int64_t tileN, SplitBy by) { return warps * leastRows(by) > tileN; }
 
 /// What the main kernel keeps in shared memory, by the names of its rings.
 static std::vector<RingNeed> backwardRings(const Plan &plan, ElementType element) {
@@ -86,7 +91,7 @@ static std::vector<RingNeed> backwardRings(const Plan &plan, ElementType element
                                  row("lse"),
                                  row("delta"),
                                  ring("ds", plan.tileN, plan.tileM, plan.overlap ? 2 : 1)};
-  if (!plan.roles && warpsOf(plan) * warpRows > plan.tileN)
+  if (!plan.roles && sharesKeys(warpsOf(plan), plan.tileN, plan.splitBy))
     rings.push_back(ring("p", plan.tileN, plan.tileM, 1));
   if (plan.stagedColumns)
     rings.push_back(
@@ -97,10 +102,11 @@ static std::vector<RingNeed> backwardRings(const Plan &plan, ElementType element
   return rings;
 }
 
-/// Warps take 16 rows each, or share them by blocks of 16 columns, whose number is put together of
-/// bits.
-static bool dividesAmong(int64_t warps, int64_t rows, int64_t columns) {
-  const int64_t sharing = warps / std::gcd(warps, rows / warpRows), most = 4;
+/// Warps take 16 or 32 rows each, or share them by blocks of 16 columns, whose number is put
+/// together of bits.
+static bool dividesAmong(const Plan &plan, int64_t rows, int64_t columns) {
+  const int64_t warps = warpsOf(plan), most = 4,
+                sharing = warps / std::gcd(warps, rows / leastRows(plan.splitBy));
   return sharing <= most && columns % (warpRows * sharing) == 0;
 }
 
@@ -112,8 +118,8 @@ static std::optional<std::string> whyNotOnSm80(const Plan &plan, const Problem &
     return "expected a tile of 32, 64 or 128 queries and of 32, 64 or 128 keys, it has " +
            std::to_string(plan.tileM) + " and " + std::to_string(plan.tileN);
   const int64_t warps = warpsOf(plan), narrow = min(plan.headTile, plan.headTileV);
-  if (!isOneOf(warps, {4, 8}) || !dividesAmong(warps, plan.tileN, min(plan.tileM, narrow)) ||
-      !dividesAmong(warps, plan.tileM, plan.headTile / partsOfDq(plan.headTile, warps)))
+  if (!isOneOf(warps, {4, 8}) || !dividesAmong(plan, plan.tileN, min(plan.tileM, narrow)) ||
+      !dividesAmong(plan, plan.tileM, plan.headTile / partsOfDq(plan.headTile, warps)))
     return "expected 4 or 8 warps that divide tiles by 16 rows and columns, there are " +
            std::to_string(warps) + " for " + std::to_string(plan.tileM) + " queries and " +
            std::to_string(plan.tileN) + " keys; set warps or the tile";
@@ -194,7 +200,7 @@ static void chooseTile(Plan &plan, const Problem &problem, const PlanOverrides &
   BackwardTile tile{cpuTile, cpuTile, 0, 1, 1, true, "a tile's operands stay in a core's caches"};
   const bool consumers = problem.target != Target::cpu && plan.roles;
   if (problem.target != Target::cpu && !plan.roles)
-    tile = sm80Tile(problem.target, max(plan.headTile, plan.headTileV));
+    tile = sm80Tile(problem.target, max(plan.headTile, plan.headTileV), plan.ordered);
   else if (halves)
     tile = {productRows,
             productRows * roleRegisters.consumers,
@@ -215,6 +221,13 @@ static void chooseTile(Plan &plan, const Problem &problem, const PlanOverrides &
   const bool perRows = !plan.roles && overrides.tileN; // 16 keys a warp
   plan.consumers =
       overrides.consumers.value_or(max(perRows ? plan.tileN / productRows : tile.consumers, 1));
+  // Where warps of 32 rows have registers for their parts of dK, dV and the scores.
+  const int64_t wide = max(plan.headTile, plan.headTileV);
+  const bool byHand = overrides.tileM || overrides.tileN || overrides.consumers,
+             has = problem.target == Target::sm80 ? wide <= 128 && wide != 96
+                                                  : !machineOf(problem.target).roles && wide <= 64;
+  plan.splitBy = overrides.splitBy.value_or(
+      problem.target != Target::cpu && !byHand && has ? SplitBy::columns : SplitBy::rows);
   plan.stagedColumns = overrides.stagedColumns.value_or(0);
   plan.overlap = overrides.overlap.value_or(false);
   if (consumers) {

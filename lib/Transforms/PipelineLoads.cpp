@@ -15,7 +15,9 @@
 //          wait V(i); fill K(i + s); softmax; PV; release V(i)
 //
 // Where the next QK is to run beside this softmax, V(i - 1) is still read there: V comes one block
-// later.
+// later. In gradients, where one wait serves all that a block loads, Q last:
+//
+//   for i: wait Q(i); fill dO(i + s - 1), lse, delta, Q(i + s - 1); all products
 //
 //===----------------------------------------------------------------------===//
 #include "KernelRuns.h"
@@ -87,7 +89,9 @@ struct PipelineLoads : flash::impl::FlashTilePipelineLoadsBase<PipelineLoads> {
       };
       if (stages < 2 && !inStep)
         return decide(false, "one stage: a block's slot is free only when the block is done");
-      if (failed(inStep ? pipelineInStep(runs, stages, plan.getFlag("overlap").value_or(false))
+      const bool gradients = !inStep && plan.getInt("warps");
+      if (failed(gradients ? pipelineGradients(runs, stages)
+                 : inStep ? pipelineInStep(runs, stages, plan.getFlag("overlap").value_or(false))
                         : pipeline(runs, stages, plan.getInt("consumers").has_value())))
         return signalPassFailure();
       decide(true, "");
@@ -180,6 +184,49 @@ struct PipelineLoads : flash::impl::FlashTilePipelineLoadsBase<PipelineLoads> {
         loads.prefetch(b, scf::ForOp(run).getInductionVar(), 1, index);
     }
     for (Loads &loads : early)
+      for (tile::FillOp fill : loads.fills)
+        fill.erase();
+    return success();
+  }
+
+  /// Of warps in step.
+  LogicalResult pipelineGradients(ArrayRef<scf::ForOp> runs, int64_t stages) {
+    auto fills = runs.front()->getBlock()->getOps<tile::FillOp>();
+    Operation *first =
+        fills.empty() ? scf::ForOp(runs.front()).getOperation() : (*fills.begin()).getOperation();
+    SmallVector<Loads> all;
+    for (StringRef name : {"do", "lse", "delta", "q"}) {
+      FailureOr<Loads> loads = loadsOf(runs, name, stages, first);
+      if (failed(loads))
+        return failure();
+      all.push_back(*loads);
+    }
+    ImplicitLocOpBuilder b(first->getLoc(), first);
+    for (int64_t i = 0; i + 1 < stages; ++i)
+      for (Loads &loads : all)
+        loads.prefetch(b, Value(), i, 0);
+    for (auto [index, run] : llvm::enumerate(runs)) {
+      scf::ForOp loop = run;
+      tile::WaitOp last;
+      for (auto wait : llvm::make_early_inc_range(loop.getBody()->getOps<tile::WaitOp>())) {
+        if (llvm::none_of(all, [&](Loads &loads) {
+              return loads.fills[index].getRing() == wait.getRing();
+            }))
+          continue;
+        for (Value operand : wait->getOperands())
+          if (last)
+            moveBefore(operand, last);
+        if (last)
+          wait->moveAfter(last);
+        last = wait;
+      }
+      if (!last)
+        return loop.emitOpError("expected a wait for Q in a run");
+      b.setInsertionPointAfter(last);
+      for (Loads &loads : all)
+        loads.prefetch(b, loop.getInductionVar(), stages - 1, index);
+    }
+    for (Loads &loads : all)
       for (tile::FillOp fill : loads.fills)
         fill.erase();
     return success();

@@ -264,6 +264,8 @@ class Warp:
                 result = dict(ex2=np.exp2, lg2=np.log2, rcp=np.reciprocal, neg=np.negative, abs=np.abs)[name](x[0])
             return np.asarray(result, F32).view(U32)
         x, y = values[0], values[1] if len(values) > 1 else None
+        if name == "mul" and parts[1:] == ["wide", "u16"]:
+            return (x & U32(0xFFFF)) * (y & U32(0xFFFF))
         if name in ("mul", "mad") and parts[1] == "wide":
             product = signed(x).astype(np.int64) * signed(y) if type[0] == "s" else (x.astype(U64) * y).view(np.int64)
             return product.view(U64) + (self.value(a[3], "b64") if name == "mad" else U64(0))

@@ -147,6 +147,9 @@ WorkShape<int64_t> backwardShapeOf(const Plan &plan, const Problem &problem);
 /// Whether consumers keep the statistics of a block's queries beside S and dP, dK and dV.
 bool keepsStatistics(int64_t tileM, int64_t headTile, int64_t headTileV, int64_t registers);
 
+/// Without roles: whether warps have parts of the rows of P, which products need whole.
+bool sharesKeys(int64_t warps, int64_t tileN, SplitBy by);
+
 /// Parts of the columns of dQ that are multiplied and added one after the other, without roles: all
 /// of a wide one would fill the registers beside dK and dV.
 int64_t partsOfDq(int64_t headTile, int64_t warps);

@@ -79,6 +79,12 @@ enum class SplitBy { rows, columns };
 std::string_view splitByName(SplitBy by);
 std::optional<SplitBy> parseSplitBy(std::string_view name);
 
+/// Rows that each of the warps in step takes at least, where gradients' rows suffice: two products
+/// that share what they read of the other operand, where columns are what else the warps divide.
+inline constexpr int64_t leastRows(SplitBy by) {
+  return by == SplitBy::columns ? 2 * warpRows : warpRows;
+}
+
 /// A complete tile choice. With SplitBy::columns every consumer computes all scores and owns
 /// tile.headV / consumers columns of the output.
 struct Tile {

@@ -148,6 +148,37 @@ unsigned pendingAt(tile::WaitOp wait) {
   return Walk(wait.getRing()).before(wait->getBlock(), wait, ordinalOf(wait.getIt()), 0, 0);
 }
 
+bool isWritten(Value ring) {
+  return llvm::any_of(ring.getUsers(), [](Operation *user) { return isa<tile::WriteOp>(user); });
+}
+
+bool isCovered(tile::WaitOp wait, const DenseMap<Operation *, unsigned> &pending) {
+  Value ring = wait.getRing();
+  auto gives = [&](Operation *op) {
+    return op
+        ->walk([&](Operation *inner) {
+          auto fill = dyn_cast<tile::FillOp>(inner);
+          auto write = dyn_cast<tile::WriteOp>(inner);
+          return (fill && fill.getRing() == ring) || (write && write.getRing() == ring)
+                     ? WalkResult::interrupt()
+                     : WalkResult::advance();
+        })
+        .wasInterrupted();
+  };
+  for (Operation *at = wait->getPrevNode(); at && !gives(at); at = at->getPrevNode())
+    if (auto other = dyn_cast<tile::WaitOp>(at); other && !other.getAgain()) {
+      if (isWritten(ring))
+        return true;
+      if (isWritten(other.getRing())) // waits for no copies
+        continue;
+      const unsigned left = pending.lookup(other);
+      if (left == 0 ||
+          left <= Walk(ring).before(other->getBlock(), other, ordinalOf(wait.getIt()), 0, 0))
+        return true;
+    }
+  return false;
+}
+
 bool isBehindWait(Operation *fill, Value ring) {
   auto isOfRing = [&](Value value) {
     if (!isa<tile::TileType>(value.getType()))

@@ -20,6 +20,13 @@ llvm::DenseMap<mlir::Operation *, mlir::Value> liftGuards(mlir::func::FuncOp ker
 /// The groups that may still be pending once `wait`'s tile is there. 0 where nothing is known.
 unsigned pendingAt(tile::WaitOp wait);
 
+/// Whether warps write the tiles of a ring, instead of copies.
+bool isWritten(mlir::Value ring);
+
+/// Whether an earlier wait is one for this tile too: all warps met there when it was complete.
+/// `pending`: what pendingAt says of each wait.
+bool isCovered(tile::WaitOp wait, const llvm::DenseMap<mlir::Operation *, unsigned> &pending);
+
 /// Whether all warps meet at a wait between the last read of a tile of the ring of `fill` and the
 /// fill.
 bool isBehindWait(mlir::Operation *fill, mlir::Value ring);

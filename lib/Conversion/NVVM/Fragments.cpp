@@ -134,9 +134,9 @@ VectorType Fragments::typeOf(ArrayRef<int64_t> shape, Type element) const {
   return VectorType::get({cells}, element);
 }
 
-Value Fragments::rowOf(B &b, int64_t slot, int64_t rows) {
-  Value row = firstRowOfWarp(b, kernel, rows);
-  row = arith::AddIOp::create(b, row, arith::ShRUIOp::create(b, laneId(b), i32(b, 2)));
+Value Fragments::rowOf(B &b, int64_t slot, int64_t rows, Value thread) {
+  Value row = firstRowOfWarp(b, kernel, rows, thread);
+  row = arith::AddIOp::create(b, row, arith::ShRUIOp::create(b, laneOf(b, thread), i32(b, 2)));
   return toIndex(b, arith::AddIOp::create(b, row, i32(b, slot / 2 * 16 + slot % 2 * 8)));
 }
 
@@ -296,14 +296,16 @@ Value Fragments::mask(B &b, tile::MaskOp op, tile::MaskOp::Adaptor in) {
   Value column = arith::ConstantOp::create(b, b.getI32VectorAttr(columns));
   column.setType(cellType);
 
-  Value lanes = arith::ShLIOp::create(b, arith::AndIOp::create(b, laneId(b), i32(b, 3)), i32(b, 1));
+  Value thread = kernel.anew(b);
+  Value lanes = arith::ShLIOp::create(
+      b, arith::AndIOp::create(b, laneOf(b, thread), i32(b, 3)), i32(b, 1));
   if (sharing > 1)
-    lanes = arith::AddIOp::create(b, lanes, firstColumnOfWarp(b, kernel, rows));
+    lanes = arith::AddIOp::create(b, lanes, firstColumnOfWarp(b, kernel, rows, thread));
   IrInt first = IrInt(b, in.getCol0()) + IrInt(b, toIndex(b, lanes));
   Value lo = LLVM::PoisonOp::create(b, columnType), hi = lo, sink = lo;
   const bool trans = op.getTrans();
   for (int64_t slot = 0; slot < slots; ++slot) {
-    IrInt row = IrInt(b, in.getRow0()) + IrInt(b, rowOf(b, slot, rows));
+    IrInt row = IrInt(b, in.getRow0()) + IrInt(b, rowOf(b, slot, rows, thread));
     if (int64_t group = op.getGroup(); group > 1)
       row = floorDiv(row, group);
     IrInt lenQ(b, in.getLenQ()), lenK(b, in.getLenK());

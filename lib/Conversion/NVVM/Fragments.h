@@ -69,7 +69,7 @@ public:
 
 private:
   /// Row within a fragment of `rows` rows of entry `slot` of a column, as index.
-  mlir::Value rowOf(B &b, int64_t slot, int64_t rows);
+  mlir::Value rowOf(B &b, int64_t slot, int64_t rows, mlir::Value thread = {});
   /// A column's entries, or a row's, one for each cell of `cells`.
   mlir::Value broadcast(B &b, mlir::Value column, mlir::VectorType cells);
   mlir::Value broadcastRow(B &b, mlir::Value row, mlir::VectorType cells);
@@ -80,6 +80,8 @@ private:
     return rows / (schedule::warpRows * kernel.gridOf(rows).rows);
   }
   mlir::Value loadSum(B &b, tile::LoadOp op, tile::LoadOp::Adaptor in);
+  /// Where a lane's value of a cell lies in it, in memory, behind the lane's first.
+  int64_t inCell(int64_t value) const;
   void addRows(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in);
   void addCells(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in);
   void storeSum(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in);

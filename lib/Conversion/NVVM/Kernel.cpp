@@ -38,7 +38,10 @@ Value freshThreadId(ImplicitLocOpBuilder &b) {
              LLVM::AsmDialectAttr::get(b.getContext(), LLVM::AsmDialect::AD_ATT), ArrayAttr())
       .getRes();
 }
-Value laneId(ImplicitLocOpBuilder &b) { return arith::AndIOp::create(b, threadId(b), i32(b, 31)); }
+Value laneOf(ImplicitLocOpBuilder &b, Value thread) {
+  return arith::AndIOp::create(b, thread ? thread : threadId(b), i32(b, 31));
+}
+Value laneId(ImplicitLocOpBuilder &b) { return laneOf(b, Value()); }
 
 static Value shuffle(ImplicitLocOpBuilder &b, Value value, int64_t lane, NVVM::ShflKind kind) {
   auto one = [&](Value x) -> Value {
@@ -169,6 +172,14 @@ FailureOr<Kernel> Kernel::create(func::FuncOp func) {
   return kernel;
 }
 
+Value Kernel::anew(ImplicitLocOpBuilder &b) const {
+  auto plan = func->getAttrOfType<PlanAttr>("flash.plan");
+  const bool ordered = plan && plan.getFlag("ordered").value_or(false);
+  return inStep && (scoreRows > 2 * schedule::warpRows || (scoreRows && ordered))
+             ? freshThreadId(b)
+             : Value();
+}
+
 LogicalResult Kernel::check() {
   bool ok = true;
   auto refuse = [&](Operation *op) {
@@ -198,6 +209,9 @@ LogicalResult Kernel::check() {
   // Sums of gradients without roles have no warpgroups: any machine's warps can do that.
   inStep = !schedule::machineOf(func->getAttrOfType<TargetAttr>("flash.target").target()).roles ||
            (!hasRoles && gradients);
+  if (auto plan = func->getAttrOfType<PlanAttr>("flash.plan"); plan && inStep && gradients)
+    leastRows = schedule::leastRows(
+        *schedule::parseSplitBy(plan.getText("split_by").value_or("rows")));
   Block *entry = &func.getBody().front();
   auto isArgument = [&](Value value) {
     auto argument = dyn_cast<BlockArgument>(value);

@@ -31,17 +31,18 @@ public:
   bool hasRoles;
   bool gradients;        ///< whether it sums them up
   bool inStep;           ///< warps multiply by mma.sync and copy, all in the same steps
+  int64_t leastRows = schedule::warpRows; ///< of a warp, where a fragment has as many
   int64_t columns = 0;   ///< of the fragments of a kernel that multiplies nothing; else 0
   int64_t cluster;       ///< blocks that share rings
   int64_t scoreRows = 0; ///< of the fragments that a row (1xC) is spread over; else 0
 
-  /// How the warps of an instance share fragments of `rows` rows: 16 rows, or times that, each;
-  /// where there are more warps than that makes, they take blocks of 16 columns by turns.
+  /// How the warps of an instance share fragments of `rows` rows: 16 rows (or as many as leastRows
+  /// says), or times that, each; where there are more warps than that makes, they take blocks of 16 columns by turns.
   struct WarpGrid {
     int64_t rows, cols;
   };
   WarpGrid gridOf(int64_t rows) const {
-    const int64_t sharing = std::gcd(warps, rows / schedule::warpRows);
+    const int64_t sharing = std::gcd(warps, std::max<int64_t>(rows / leastRows, 1));
     return {sharing, warps / sharing};
   }
   /// The warps that divide a row (1xC).
@@ -51,6 +52,10 @@ public:
   bool addsFours() const {
     return schedule::machineOf(func->getAttrOfType<TargetAttr>("flash.target").target()).addsFours;
   }
+
+  /// In gradients by warps in step the thread's number anew: what follows from it is more than
+  /// registers keep over loops. Else null.
+  mlir::Value anew(mlir::ImplicitLocOpBuilder &b) const;
 
   // Parameters. `memref` is an argument of the kernel.
   mlir::Value tensorMap(tile::ViewOp view, int64_t rows); ///< boxes of that many rows
@@ -131,6 +136,8 @@ int64_t panelRows(mlir::Value tile);
 // Numbers of the executing thread, i32.
 mlir::Value threadId(mlir::ImplicitLocOpBuilder &b);
 mlir::Value laneId(mlir::ImplicitLocOpBuilder &b);
+/// The lane of `thread` (or null: this thread's).
+mlir::Value laneOf(mlir::ImplicitLocOpBuilder &b, mlir::Value thread);
 /// threadId read anew: what follows from it is computed here, not kept in registers over a loop.
 mlir::Value freshThreadId(mlir::ImplicitLocOpBuilder &b);
 mlir::Value i32(mlir::ImplicitLocOpBuilder &b, int64_t value);

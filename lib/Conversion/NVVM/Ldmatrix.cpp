@@ -11,8 +11,7 @@ static constexpr int64_t matrixSide = 8, chunkBytes = 16;
 Ldmatrix::Ldmatrix(B &b, Value tile, int64_t rows, Order order, Value row, Value thread,
                    Value column)
     : rows(rows) {
-  Value lane =
-      thread ? arith::AndIOp::create(b, thread, i32(b, schedule::warpThreads - 1)) : laneId(b);
+  Value lane = laneOf(b, thread);
   Value within = arith::AndIOp::create(b, lane, i32(b, matrixSide - 1));
   Value bit3 = arith::AndIOp::create(b, arith::ShRUIOp::create(b, lane, i32(b, 3)), i32(b, 1));
   Value bit4 = arith::ShRUIOp::create(b, lane, i32(b, 4));
@@ -98,12 +97,12 @@ Value firstColumnOfWarp(ImplicitLocOpBuilder &b, Kernel &kernel, int64_t rows, V
 
 /// The eight rows of a matrix lie in different banks here too.
 void writeTile(ImplicitLocOpBuilder &b, Kernel &kernel, tile::TileType type, Value address,
-               Value cells) {
+               Value cells, Value thread) {
   const int64_t rows = type.getShape()[0], cols = type.getShape()[1];
   const auto grid = kernel.gridOf(rows);
   const int64_t mine = rows / grid.rows;
-  Value lane = laneId(b), within = arith::ShRUIOp::create(b, lane, i32(b, 2));
-  Value row = arith::AddIOp::create(b, firstRowOfWarp(b, kernel, rows), within);
+  Value lane = laneOf(b, thread), within = arith::ShRUIOp::create(b, lane, i32(b, 2));
+  Value row = arith::AddIOp::create(b, firstRowOfWarp(b, kernel, rows, thread), within);
   auto add = [&](Value to, Value what, int64_t times) -> Value {
     return arith::AddIOp::create(b, to, arith::MulIOp::create(b, what, i32(b, times)));
   };
@@ -111,7 +110,7 @@ void writeTile(ImplicitLocOpBuilder &b, Kernel &kernel, tile::TileType type, Val
   if (grid.cols > 1) // in the first panel, and none of the bits of the cells' columns
     chunk = arith::XOrIOp::create(
         b, chunk,
-        arith::DivUIOp::create(b, firstColumnOfWarp(b, kernel, rows), i32(b, matrixSide)));
+        arith::DivUIOp::create(b, firstColumnOfWarp(b, kernel, rows, thread), i32(b, matrixSide)));
   Value first = add(add(address, row, panelRowBytes), chunk, chunkBytes);
   first = add(first, arith::AndIOp::create(b, lane, i32(b, 3)), 4);
   int64_t at = 0;
@@ -138,9 +137,10 @@ Value readTile(ImplicitLocOpBuilder &b, Kernel &kernel, tile::TileType type, Val
   return cells;
 }
 
-Value readRow(ImplicitLocOpBuilder &b, int64_t cols, Value tile, Value firstColumn, int64_t parts) {
+Value readRow(ImplicitLocOpBuilder &b, int64_t cols, Value tile, Value firstColumn, int64_t parts,
+              Value thread) {
   constexpr int64_t cellCols = 8;
-  Value lane = arith::AndIOp::create(b, laneId(b), i32(b, 3));
+  Value lane = arith::AndIOp::create(b, laneOf(b, thread), i32(b, 3));
   Value first =
       arith::AddIOp::create(b, tile, arith::MulIOp::create(b, lane, i32(b, 2 * sizeof(float))));
   if (firstColumn)

@@ -48,11 +48,11 @@ mlir::Value readTile(mlir::ImplicitLocOpBuilder &b, Kernel &kernel, tile::TileTy
 /// A row of f32 at a byte address: a pair of every eight columns, in each of the lanes that have
 /// them (Fragments.h); of `parts` warps that divide it, the part from column `first` (i32) on.
 mlir::Value readRow(mlir::ImplicitLocOpBuilder &b, int64_t cols, mlir::Value address,
-                    mlir::Value first = {}, int64_t parts = 1);
+                    mlir::Value first = {}, int64_t parts = 1, mlir::Value thread = {});
 
-/// The reverse, without stmatrix.
+/// The reverse of readTile, without stmatrix.
 void writeTile(mlir::ImplicitLocOpBuilder &b, Kernel &kernel, tile::TileType type,
-               mlir::Value address, mlir::Value cells);
+               mlir::Value address, mlir::Value cells, mlir::Value thread = {});
 
 /// The column of a warp's 8-column cell, behind its first, where `sharing` warps share rows: they
 /// take blocks of 16 by turns.

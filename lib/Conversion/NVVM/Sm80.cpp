@@ -52,9 +52,12 @@ public:
     return arith::AddIOp::create(b, base, slotOffset(b, ring, it));
   }
   Value read(B &b, tile::ReadOp op, Value tile) override {
-    if (const int64_t parts = kernel.rowParts(); op.getTile().getType().getShape()[0] == 1)
+    if (const int64_t parts = kernel.rowParts(); op.getTile().getType().getShape()[0] == 1) {
+      Value thread = kernel.anew(b);
       return readRow(b, op.getTile().getType().getShape()[1], tile,
-                     parts > 1 ? firstColumnOfWarp(b, kernel, kernel.scoreRows) : Value(), parts);
+                     parts > 1 ? firstColumnOfWarp(b, kernel, kernel.scoreRows, thread) : Value(),
+                     parts, thread);
+    }
     return readTile(b, kernel, op.getTile().getType(), tile);
   }
   Value slice(B &b, tile::SliceOp op, tile::SliceOp::Adaptor in) override {
@@ -66,9 +69,6 @@ public:
   Value mmaWait(B &, Value flight, unsigned) override { return flight; }
 
 private:
-  static bool isWritten(tile::RingOp ring) {
-    return llvm::any_of(ring->getUsers(), [](Operation *user) { return isa<tile::WriteOp>(user); });
-  }
   /// Byte of the slot within shared memory.
   Value slotOffset(B &b, tile::RingOp ring, Value it) {
     const int64_t stages = ring.getType().getShape()[0];
@@ -128,6 +128,11 @@ void Sm80Emitter::prologue(B &) {
   // All of this before anything is converted: it follows loops and ordinals.
   conditions = liftGuards(kernel.func);
   kernel.func.walk([&](tile::WaitOp wait) { pending[wait] = pendingAt(wait); });
+  if (kernel.gradients)
+    kernel.func.walk([&](tile::WaitOp wait) {
+      if (isCovered(wait, pending))
+        wait.setAgain(true);
+    });
   kernel.func.walk([&](tile::FillOp fill) {
     if (!isBehindWait(fill, fill.getRing()))
       meets.insert(fill);
@@ -142,13 +147,15 @@ void Sm80Emitter::fill(B &b, tile::FillOp op, tile::FillOp::Adaptor in) {
   if (meets.contains(op))
     NVVM::Barrier0Op::create(b);
   auto gather = op.getRing().getType().getShape()[1] == 1 ? emitGatherRow : emitGather;
-  gather(b, kernel, op, in, slotOffset(b, ringOf(op.getRing()), in.getIt()), threadId(b),
-         kernel.threads, conditions.lookup(op));
+  // Of 32 rows a warp has less to keep; what copies keep costs less than to make it anew.
+  Value anew = kernel.leastRows == schedule::warpRows ? kernel.anew(b) : Value();
+  gather(b, kernel, op, in, slotOffset(b, ringOf(op.getRing()), in.getIt()),
+         anew ? anew : threadId(b), kernel.threads, conditions.lookup(op));
   NVVM::CpAsyncCommitGroupOp::create(b);
 }
 
 Value Sm80Emitter::wait(B &b, tile::WaitOp op, Value it) {
-  if (!isWritten(ringOf(op.getRing())))
+  if (!isWritten(op.getRing()))
     NVVM::CpAsyncWaitGroupOp::create(b, pending.lookup(op));
   NVVM::Barrier0Op::create(b);
   return tileOf(b, ringOf(op.getRing()), it);
@@ -160,7 +167,7 @@ void Sm80Emitter::write(B &b, tile::WriteOp op, tile::WriteOp::Adaptor in) {
   tile::RingOp ring = ringOf(op.getRing());
   auto type = tile::TileType::get(b.getContext(), ring.getType().getShape().drop_front(),
                                   ring.getType().getElementType());
-  writeTile(b, kernel, type, tileOf(b, ring, in.getIt()), in.getValue());
+  writeTile(b, kernel, type, tileOf(b, ring, in.getIt()), in.getValue(), kernel.anew(b));
 }
 
 /// Each 16 x 16 block of B serves all of the warp's rows: two products of 16 x 8 per 16 rows.
@@ -184,8 +191,7 @@ Value Sm80Emitter::mma(B &b, tile::MmaOp op, tile::MmaOp::Adaptor in) {
     std::fill(cells.begin(), cells.end(),
               arith::ConstantOp::create(b, b.getF32FloatAttr(0)).getResult());
 
-  // In gradients the operands' addresses are more than registers keep over loops.
-  const Value thread = kernel.scoreRows && kernel.rowParts() == 1 ? freshThreadId(b) : Value();
+  const Value thread = kernel.anew(b);
   std::optional<Ldmatrix> tileA;
   if (op.getTransA())
     tileA.emplace(b, in.getA(), k, Ldmatrix::columnsFirst, Value(), thread,

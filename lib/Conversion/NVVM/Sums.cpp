@@ -30,9 +30,14 @@ namespace flash::nvvm {
 
 using B = ImplicitLocOpBuilder;
 
-// Of a product. In memory lanes follow one another, each with its values of a cell.
+// Of a product. In memory lanes follow one another: each with its values of a cell, where these are
+// added at once, else once for each value, so that an instruction of a warp takes whole lines.
 constexpr int64_t cellRows = 16, cellCols = 8, cellValues = 4;
 constexpr int64_t cellBytes = cellRows * cellCols * sizeof(float);
+
+int64_t Fragments::inCell(int64_t value) const {
+  return kernel.addsFours() ? value : value * schedule::warpThreads;
+}
 
 Value Fragments::sum(B &b, tile::SumOp op, Value value) {
   constexpr int64_t joined = 8; // threads: a row's are a multiple of it, but of a column
@@ -215,19 +220,27 @@ void Fragments::addCells(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in) {
     inFirstLane(b, {}, "cp.async.bulk.wait_group.read 0;", "");
     NVVM::SyncWarpOp::create(b, i32(b, -1));
   }
+  const int64_t atOnce = kernel.addsFours() ? cellValues : 1;
   for (int64_t group = 0; group < groupsOf(shape[0]); ++group) {
-    Value base = slot ? mine : placeOf(group, IrInt(b, toIndex(b, lane)) * cellValues);
+    Value base = slot ? mine : placeOf(group, IrInt(b, toIndex(b, lane)) * atOnce);
     for (int64_t cell = 0; cell < cells; ++cell) {
-      SmallVector<Value> operands{base};
-      for (int64_t i = 0; i < cellValues; ++i)
-        operands.push_back(LLVM::ExtractElementOp::create(
-            b, in.getValue(), i32(b, (group * cells + cell) * cellValues + i)));
       const int64_t number = cell / 2 * grid.cols * 2 + cell % 2,
                     at = number * cellBytes + (slot ? group * groupBytes : 0);
-      inlineAsm(b, LLVM::LLVMVoidType::get(b.getContext()), operands,
-                (slot ? "st.shared.v4.f32 [$0+" : "red.relaxed.gpu.global.add.v4.f32 [$0+") +
-                    std::to_string(at) + "], {$1, $2, $3, $4};",
-                slot ? "r,f,f,f,f,~{memory}" : "l,f,f,f,f,~{memory}");
+      for (int64_t i = 0; i < cellValues; i += atOnce) {
+        SmallVector<Value> operands{base};
+        for (int64_t j = i; j < i + atOnce; ++j)
+          operands.push_back(LLVM::ExtractElementOp::create(
+              b, in.getValue(), i32(b, (group * cells + cell) * cellValues + j)));
+        const std::string place = std::to_string(at + inCell(i) * sizeof(float));
+        if (atOnce == 1)
+          inlineAsm(b, LLVM::LLVMVoidType::get(b.getContext()), operands,
+                    "red.relaxed.gpu.global.add.f32 [$0+" + place + "], $1;", "l,f,~{memory}");
+        else
+          inlineAsm(b, LLVM::LLVMVoidType::get(b.getContext()), operands,
+                    (slot ? "st.shared.v4.f32 [$0+" : "red.relaxed.gpu.global.add.v4.f32 [$0+") +
+                        place + "], {$1, $2, $3, $4};",
+                    slot ? "r,f,f,f,f,~{memory}" : "l,f,f,f,f,~{memory}");
+      }
     }
   }
   if (!slot)
@@ -271,25 +284,29 @@ void Fragments::storeSum(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in) {
 
 Value Fragments::loadSum(B &b, tile::LoadOp op, tile::LoadOp::Adaptor in) {
   constexpr int64_t pair = 2; // what a lane has of a row
+  const bool addsFours = kernel.addsFours();
+  const int64_t ofLane = addsFours ? cellValues : 1;
   auto [dealtRow, dealtCol] = dealt(b, op.getResult().getType());
   IrInt row = IrInt(b, in.getRow()) + IrInt(b, dealtRow), col(b, dealtCol);
   IrInt inRows = remainder(row, cellRows),
         lane = remainder(inRows, cellRows / 2) * 4 + floorDiv(remainder(col, cellCols), pair);
-  IrInt first = floorDiv(col, cellCols) * (cellCols * cellRows) + lane * cellValues +
-                floorDiv(inRows, cellRows / 2) * pair;
+  IrInt first = floorDiv(col, cellCols) * (cellCols * cellRows) + lane * ofLane +
+                floorDiv(inRows, cellRows / 2) * inCell(pair);
   Value base = kernel.address(b, viewOf(op.getView()), in.getBatch(), in.getHead(),
                               (row - inRows).get(), first.get());
   Type f32 = b.getF32Type();
   Value all = LLVM::PoisonOp::create(b, typeOf(op.getResult().getType().getShape(), f32));
-  for (int64_t i = 0; i < schedule::combineColumns; i += pair) {
-    Value place =
-        LLVM::GEPOp::create(b, base.getType(), f32, base,
-                            ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(i / pair * cellValues)});
+  // Neighbours in memory: of a lane, or the same value of two lanes.
+  for (int64_t i = 0; i < schedule::combineColumns / pair; ++i) {
+    const int64_t at = addsFours ? i * cellValues : inCell(i);
+    Value place = LLVM::GEPOp::create(b, base.getType(), f32, base,
+                                      ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(at)});
     Value some = LLVM::LoadOp::create(b, VectorType::get({pair}, f32), place,
                                       /*alignment=*/pair * sizeof(float));
     for (int64_t j = 0; j < pair; ++j)
-      all = LLVM::InsertElementOp::create(
-          b, all, LLVM::ExtractElementOp::create(b, some, i32(b, j)), i32(b, i + j));
+      all = LLVM::InsertElementOp::create(b, all,
+                                          LLVM::ExtractElementOp::create(b, some, i32(b, j)),
+                                          i32(b, addsFours ? i * pair + j : j * pair + i));
   }
   return all;
 }

@@ -27,8 +27,6 @@ std::string TileEmitter::whyNotBuilt(Operation *op) const {
   } else if (auto store = dyn_cast<tile::StoreOp>(op)) {
     tile::FragType type = store.getValue().getType();
     const bool inCells = store.getSum() && viewOf(store.getView()).getCells();
-    if (inCells && !kernel.addsFours())
-      return "adding four values of a cell at once";
     if (store.getRing() && (inCells ? store.getTurns() != nullptr : isWide(type.getElementType())))
       return "staging f32 but sums in cells that take no turns";
     if (!kernel.columns && type.getShape()[1] > 1 && !type.getElementType().isF32() &&

@@ -102,7 +102,8 @@ void BackwardBuilder::build() {
   qr = k.ring("q", M, D, element), dor = k.ring("do", M, Dv, element);
   lr = k.ring("lse", 1, M, b.getF32Type(), beside ? qr : Value());
   er = k.ring("delta", 1, M, b.getF32Type(), beside ? dor : Value());
-  shares = plan.getInt("warps").value_or(0) * schedule::warpRows > N;
+  const auto by = schedule::parseSplitBy(plan.getText("split_by").value_or("rows"));
+  shares = schedule::sharesKeys(plan.getInt("warps").value_or(0), N, *by);
   if (shares)
     pr = k.ring("p", N, M, element);
   dsr = k.ring("ds", N, M, element);
@@ -198,8 +199,8 @@ SmallVector<Value> BackwardBuilder::buildBlock(Value kt, Value vt, Value bi, Val
   auto fill = [&](Value view, Value ring) { tile::FillOp::create(b, view, bi, h, row, ring, it); };
   if (beside) // statistics first: they come with their tiles
     fill(lv, lr), fill(qv, qr), fill(ev, er), fill(dov, dor);
-  else
-    fill(qv, qr), fill(lv, lr), fill(dov, dor), fill(ev, er);
+  else // so that a wait for dO is one for delta
+    fill(qv, qr), fill(lv, lr), fill(ev, er), fill(dov, dor);
   auto read = [&](Value tile) -> Value {
     return tile::ReadOp::create(b, k.frag(1, M, b.getF32Type()), tile);
   };

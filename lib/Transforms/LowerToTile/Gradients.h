@@ -85,9 +85,11 @@ protected:
   Value padded(Value memref, int64_t cols, bool cells = false) {
     return k.view(memref, cols, 1, false, queries, M, cells);
   }
-  /// The sum of dQ as blocks add to it; of zeros any order is right. Warps in step spill for it.
+  /// The sum of dQ as blocks add to it; of zeros any order is right. Four warps of sm_86 spill for
+  /// it unless in turn.
   Value inCells(Value sum) {
-    return padded(sum, D, schedule::machineOf(target).addsFours && plan.getInt("consumers"));
+    return padded(sum, D, target != schedule::Target::cpu &&
+                           (N > 32 || D <= 128 || plan.getFlag("ordered").value_or(false)));
   }
   /// The turns of query tile `m` of a head stand behind those of the tiles before it; `q` is laid
   /// out as q is.

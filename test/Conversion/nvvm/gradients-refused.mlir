@@ -2,7 +2,7 @@
 
 func.func @forms(%m: memref<?x?x?x64xf32>, %one: memref<?x?x?xf32>, %turns: memref<?xi32>, %i: index, %x: f32)
     attributes {flash.kernel, flash.target = #flash.target<"sm_90a">, flash.threads = 128 : i64, flash.shared_bytes = 0 : i64} {
-  %v = flash_tile.view %m {padded = 64 : i64} : memref<?x?x?x64xf32> -> <64xf32>
+  %v = flash_tile.view %m {cells, padded = 64 : i64} : memref<?x?x?x64xf32> -> <64xf32>
   %lv = flash_tile.view %one : memref<?x?x?xf32> -> <1xf32>
   %r = flash_tile.ring "lse" {offset = 0 : i64, barriers = 1024 : i64} : <1x1x64xf32>
   // expected-error @+1 {{copying 64 values that may lie anywhere is not built for sm_90a}}

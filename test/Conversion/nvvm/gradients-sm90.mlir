@@ -78,7 +78,7 @@
 // CHECK-LABEL: llvm.func @warps(
 // CHECK: nvvm.mma.sync
 // CHECK-NOT: wgmma
-// CHECK: "red.relaxed.gpu.global.add.f32 [$0+0], $1;"
+// CHECK: "red.relaxed.gpu.global.add.v4.f32 [$0+0], {$1, $2, $3, $4};"
 
 // Keys and values past those in use are zeros: P is 0 there, but 0 * NaN is not. Boxes of 8 rows, single rows at the end.
 // CHECK-LABEL: llvm.func @used(

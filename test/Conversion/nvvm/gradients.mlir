@@ -22,7 +22,7 @@
 // CHECK:           "ld.acquire.gpu.global.b32 $0, [$1];"
 // CHECK:           barrier.cta.red.or.pred
 // CHECK:         "red.relaxed.gpu.global.add.f32 [$0+0], $1;"
-// CHECK:         "red.relaxed.gpu.global.add.f32 [$0+132], $1;"
+// CHECK:         "red.relaxed.gpu.global.add.f32 [$0+128], $1;"
 // CHECK:         nvvm.barrier
 // CHECK:         "@$2 red.release.gpu.global.add.u32 [$0], $1;"
 func.func @block(%q: !m {flash.arg = "q"}, %lse: !l {flash.arg = "lse"}, %sum: !s {flash.arg = "dq_sum"},
@@ -31,7 +31,7 @@ func.func @block(%q: !m {flash.arg = "q"}, %lse: !l {flash.arg = "lse"}, %sum: !
   %one = arith.constant 1.0 : f32
   %lv = flash_tile.view %lse {padded = 64 : i64} : !l -> <1xf32>
   %kv = flash_tile.view %q : !m -> <64xbf16>
-  %sv = flash_tile.view %sum {padded = 64 : i64} : !s -> <64xf32>
+  %sv = flash_tile.view %sum {cells, padded = 64 : i64} : !s -> <64xf32>
   %kr = flash_tile.ring "k" {offset = 0 : i64} : <1x128x64xbf16>
   %dr = flash_tile.ring "ds" {offset = 16384 : i64} : <1x128x64xbf16>
   %lr = flash_tile.ring "lse" {offset = 32768 : i64} : <1x1x64xf32>
