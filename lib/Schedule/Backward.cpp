@@ -48,12 +48,18 @@ static const char *forwardsOwn(const PlanOverrides &o, bool hasWarps) {
 /// Where sm_80's kernels start from: dK and dV stay in registers, K, V, Q, dO and dS in shared
 /// memory, in panels of 64 columns. Two warps that share 16 keys have half of the columns of dK and
 /// dV each, and of P and dS, which meet in shared memory.
-static BackwardTile sm80Tile(Target target, int64_t headSize, bool ordered) {
+static BackwardTile sm80Tile(Target target, int64_t headSize, bool ordered, bool softcap) {
   const bool small =
       machineOf(target).sharedBytesPerBlock < machineOf(Target::sm80).sharedBytesPerBlock;
   const bool wide = target == Target::sm80 && headSize != 96;
   if (headSize <= 64)
-    return {wide ? 128 : 64, 128, 2, 1, 1, true, "dK and dV of 128 keys fit 8 warps' registers"};
+    return {wide && !softcap ? 128 : 64,
+            128,
+            2,
+            1,
+            1,
+            true,
+            "dK and dV of 128 keys fit 8 warps' registers"};
   if (headSize <= 128 && wide && !ordered) // turns take registers
     return {64, 128, 2, 1, 1, true, "dK and dV fill the registers of 8 warps"};
   if (headSize <= 128)
@@ -200,7 +206,8 @@ static void chooseTile(Plan &plan, const Problem &problem, const PlanOverrides &
   BackwardTile tile{cpuTile, cpuTile, 0, 1, 1, true, "a tile's operands stay in a core's caches"};
   const bool consumers = problem.target != Target::cpu && plan.roles;
   if (problem.target != Target::cpu && !plan.roles)
-    tile = sm80Tile(problem.target, max(plan.headTile, plan.headTileV), plan.ordered);
+    tile =
+        sm80Tile(problem.target, max(plan.headTile, plan.headTileV), plan.ordered, problem.softcap);
   else if (halves)
     tile = {productRows,
             productRows * roleRegisters.consumers,

@@ -43,6 +43,7 @@ CASES += [
     ((256, 256), 70, 100, 1, 1, dict(causal=True)),
     ((256, 256), 70, 100, 1, 1, dict(target="sm_89", window=(40, 20))),
     ((192, 128), 70, 100, 2, 1, dict(element="f16", softcap=5.0)),
+    ((64, 64), 100, 70, 1, 1, dict(softcap=5.0)),
     ((64, 256), 70, 100, 1, 1, dict(causal=True)),
     ((248, 136), (20, 0, 65), (70, 3, 40), 2, 1, dict(causal=True, deterministic=True)),
     ((256, 256), 40, 70, 2, 2, dict(target="sm_86", deterministic=True)),

@@ -29,6 +29,7 @@ MASKS = {
 }
 BATCH, HEADS_OF_EACH, LENGTH = 2, 12, 1900  # 360 tiles of 128 rows, two for each block where a multiprocessor holds one
 O_APART, LSE_APART = 1e-2, 1e-3  # the first relative, of norms; the second of 1 + |lse|
+ROUNDING = 2.0**-22  # of a score in f32, its product and its sum: so much of the jump is what p's exponent is off by
 
 
 def expected(q, k, v, scale, visible):
@@ -58,7 +59,7 @@ def check(folder, device, case):
     o, lse = o.to(device), lse.to(device)
     apart = ((o.double() - o_want).norm() / o_want.norm()).item()
     lse_apart = ((lse.double() - lse_want).abs() / (1 + lse_want.abs())).max().item()
-    return None if apart < O_APART and lse_apart < LSE_APART else f"o differs by {apart:.1e}, lse by {lse_apart:.1e}"
+    return None if apart < O_APART + jump * ROUNDING and lse_apart < LSE_APART else f"o differs by {apart:.1e}, lse by {lse_apart:.1e}"
 
 
 def main():
