@@ -91,8 +91,8 @@ struct PipelineLoads : flash::impl::FlashTilePipelineLoadsBase<PipelineLoads> {
         return decide(false, "one stage: a block's slot is free only when the block is done");
       const bool gradients = !inStep && plan.getInt("warps");
       if (failed(gradients ? pipelineGradients(runs, stages)
-                 : inStep ? pipelineInStep(runs, stages, plan.getFlag("overlap").value_or(false))
-                        : pipeline(runs, stages, plan.getInt("consumers").has_value())))
+                 : inStep  ? pipelineInStep(runs, stages, plan.getFlag("overlap").value_or(false))
+                           : pipeline(runs, stages, plan.getInt("consumers").has_value())))
         return signalPassFailure();
       decide(true, "");
     });
@@ -209,9 +209,8 @@ struct PipelineLoads : flash::impl::FlashTilePipelineLoadsBase<PipelineLoads> {
       scf::ForOp loop = run;
       tile::WaitOp last;
       for (auto wait : llvm::make_early_inc_range(loop.getBody()->getOps<tile::WaitOp>())) {
-        if (llvm::none_of(all, [&](Loads &loads) {
-              return loads.fills[index].getRing() == wait.getRing();
-            }))
+        if (llvm::none_of(
+                all, [&](Loads &loads) { return loads.fills[index].getRing() == wait.getRing(); }))
           continue;
         for (Value operand : wait->getOperands())
           if (last)

@@ -93,8 +93,8 @@ LogicalResult selectTile(AttentionBackwardOp op) {
       attr = filled(attr, "warps",
                     builder.getI64IntegerAttr(plan->consumers * schedule::warpgroupWarps));
       if (plan->splitBy != schedule::SplitBy::rows)
-        attr = filled(attr, "split_by",
-                      builder.getStringAttr(schedule::splitByName(plan->splitBy)));
+        attr =
+            filled(attr, "split_by", builder.getStringAttr(schedule::splitByName(plan->splitBy)));
     }
   }
   if (plan->overlap)

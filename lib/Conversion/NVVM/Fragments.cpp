@@ -67,7 +67,8 @@ LogicalResult Fragments::check() {
   // Where all warps take the same steps they may share rows, of which none has the sum then.
   auto rowsOf = [&](ArrayRef<int64_t> shape) {
     const auto grid = kernel.gridOf(shape[0]);
-    const bool shares = kernel.inStep && grid.rows && shape[1] % (schedule::warpRows * grid.cols) == 0;
+    const bool shares =
+        kernel.inStep && grid.rows && shape[1] % (schedule::warpRows * grid.cols) == 0;
     return schedule::warpRows * (shares ? grid.rows : kernel.warps);
   };
   kernel.func.walk([&](Operation *op) {
@@ -297,8 +298,8 @@ Value Fragments::mask(B &b, tile::MaskOp op, tile::MaskOp::Adaptor in) {
   column.setType(cellType);
 
   Value thread = kernel.anew(b);
-  Value lanes = arith::ShLIOp::create(
-      b, arith::AndIOp::create(b, laneOf(b, thread), i32(b, 3)), i32(b, 1));
+  Value lanes =
+      arith::ShLIOp::create(b, arith::AndIOp::create(b, laneOf(b, thread), i32(b, 3)), i32(b, 1));
   if (sharing > 1)
     lanes = arith::AddIOp::create(b, lanes, firstColumnOfWarp(b, kernel, rows, thread));
   IrInt first = IrInt(b, in.getCol0()) + IrInt(b, toIndex(b, lanes));

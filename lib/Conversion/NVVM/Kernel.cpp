@@ -175,9 +175,8 @@ FailureOr<Kernel> Kernel::create(func::FuncOp func) {
 Value Kernel::anew(ImplicitLocOpBuilder &b) const {
   auto plan = func->getAttrOfType<PlanAttr>("flash.plan");
   const bool ordered = plan && plan.getFlag("ordered").value_or(false);
-  return inStep && (scoreRows > 2 * schedule::warpRows || (scoreRows && ordered))
-             ? freshThreadId(b)
-             : Value();
+  return inStep && (scoreRows > 2 * schedule::warpRows || (scoreRows && ordered)) ? freshThreadId(b)
+                                                                                  : Value();
 }
 
 LogicalResult Kernel::check() {
@@ -210,8 +209,8 @@ LogicalResult Kernel::check() {
   inStep = !schedule::machineOf(func->getAttrOfType<TargetAttr>("flash.target").target()).roles ||
            (!hasRoles && gradients);
   if (auto plan = func->getAttrOfType<PlanAttr>("flash.plan"); plan && inStep && gradients)
-    leastRows = schedule::leastRows(
-        *schedule::parseSplitBy(plan.getText("split_by").value_or("rows")));
+    leastRows =
+        schedule::leastRows(*schedule::parseSplitBy(plan.getText("split_by").value_or("rows")));
   Block *entry = &func.getBody().front();
   auto isArgument = [&](Value value) {
     auto argument = dyn_cast<BlockArgument>(value);

@@ -29,15 +29,16 @@ public:
   int64_t consumers = 0; ///< instances of the role that multiplies
   int64_t keepers = 0;   ///< and of the one that keeps their turns
   bool hasRoles;
-  bool gradients;        ///< whether it sums them up
-  bool inStep;           ///< warps multiply by mma.sync and copy, all in the same steps
+  bool gradients; ///< whether it sums them up
+  bool inStep;    ///< warps multiply by mma.sync and copy, all in the same steps
   int64_t leastRows = schedule::warpRows; ///< of a warp, where a fragment has as many
   int64_t columns = 0;   ///< of the fragments of a kernel that multiplies nothing; else 0
   int64_t cluster;       ///< blocks that share rings
   int64_t scoreRows = 0; ///< of the fragments that a row (1xC) is spread over; else 0
 
   /// How the warps of an instance share fragments of `rows` rows: 16 rows (or as many as leastRows
-  /// says), or times that, each; where there are more warps than that makes, they take blocks of 16 columns by turns.
+  /// says), or times that, each; where there are more warps than that makes, they take blocks of 16
+  /// columns by turns.
   struct WarpGrid {
     int64_t rows, cols;
   };

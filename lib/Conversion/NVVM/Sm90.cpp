@@ -341,8 +341,7 @@ std::string Sm90Emitter::whyNotBuilt(Operation *op) const {
   } else if (auto slice = dyn_cast<tile::SliceOp>(op)) {
     ArrayRef<int64_t> part = slice.getResult().getType().getShape(),
                       all = slice.getTile().getType().getShape();
-    if ((part[1] != all[1] && part[1] % panelCols && panelCols % part[1]) ||
-        part[0] % kSwizzleRows)
+    if ((part[1] != all[1] && part[1] % panelCols && panelCols % part[1]) || part[0] % kSwizzleRows)
       return "a slice of " + std::to_string(part[0]) + " rows and " + std::to_string(part[1]) +
              " columns";
   } else if (auto store = dyn_cast<tile::StoreOp>(op); store && store.getTurns()) {

@@ -304,9 +304,9 @@ Value Fragments::loadSum(B &b, tile::LoadOp op, tile::LoadOp::Adaptor in) {
     Value some = LLVM::LoadOp::create(b, VectorType::get({pair}, f32), place,
                                       /*alignment=*/pair * sizeof(float));
     for (int64_t j = 0; j < pair; ++j)
-      all = LLVM::InsertElementOp::create(b, all,
-                                          LLVM::ExtractElementOp::create(b, some, i32(b, j)),
-                                          i32(b, addsFours ? i * pair + j : j * pair + i));
+      all =
+          LLVM::InsertElementOp::create(b, all, LLVM::ExtractElementOp::create(b, some, i32(b, j)),
+                                        i32(b, addsFours ? i * pair + j : j * pair + i));
   }
   return all;
 }

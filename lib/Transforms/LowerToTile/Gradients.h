@@ -88,8 +88,9 @@ protected:
   /// The sum of dQ as blocks add to it; of zeros any order is right. Four warps of sm_86 spill for
   /// it unless in turn.
   Value inCells(Value sum) {
-    return padded(sum, D, target != schedule::Target::cpu &&
-                           (N > 32 || D <= 128 || plan.getFlag("ordered").value_or(false)));
+    return padded(sum, D,
+                  target != schedule::Target::cpu &&
+                      (N > 32 || D <= 128 || plan.getFlag("ordered").value_or(false)));
   }
   /// The turns of query tile `m` of a head stand behind those of the tiles before it; `q` is laid
   /// out as q is.

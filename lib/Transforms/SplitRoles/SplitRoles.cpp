@@ -221,14 +221,16 @@ struct SplitRoles : flash::impl::FlashTileSplitRolesBase<SplitRoles> {
       division.consumers = consumers.value_or(1);
       if (auto by = schedule::parseSplitBy(plan.getText("split_by").value_or("rows")))
         division.by = *by;
-      const bool sums = kernel.walk([](tile::StoreOp store) {
-                                return store.getSum() ? WalkResult::interrupt()
-                                                      : WalkResult::advance();
-                              }).wasInterrupted();
+      const bool sums =
+          kernel
+              .walk([](tile::StoreOp store) {
+                return store.getSum() ? WalkResult::interrupt() : WalkResult::advance();
+              })
+              .wasInterrupted();
       // Warps that copy and compute deal rows without roles of their own, and columns by themselves
       // in gradients.
-      if (auto warps = plan.getInt("warps"); warps && !sums &&
-                                             division.by == schedule::SplitBy::columns) {
+      if (auto warps = plan.getInt("warps");
+          warps && !sums && division.by == schedule::SplitBy::columns) {
         division.consumers = schedule::ceilDiv(*warps, schedule::warpgroupWarps);
         division.copies = wanted = true;
       }
