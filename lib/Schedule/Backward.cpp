@@ -52,7 +52,7 @@ static BackwardTile sm80Tile(Target target, int64_t headSize, bool ordered, bool
   const bool small =
       machineOf(target).sharedBytesPerBlock < machineOf(Target::sm80).sharedBytesPerBlock;
   const bool wide = target == Target::sm80 && headSize != 96;
-  if (headSize <= 64)
+  if (headSize <= 64 && !(softcap && machineOf(target).roles)) // which spills there
     return {wide && !softcap ? 128 : 64,
             128,
             2,

@@ -55,6 +55,7 @@ BACKWARD_AXES = {
     "consumers": [1, 2, 3],
     "overlap": [False, True],
     "column_parts": [1, 2],
+    "split_by": ["rows", "columns"],
     "staged_columns": [0, 32, 64, 128],
     "warps": [4, 8],
 }
@@ -169,7 +170,7 @@ def axes(target="sm_90a", backward=False):
         return True
 
     if backward:
-        wanted = [field for field in BACKWARD_AXES if (field != "warps" if target == "sm_90a" else field in ("tile", "stages", "warps"))]
+        wanted = [field for field in BACKWARD_AXES if (field in ("tile", "stages", "split_by", "warps") if target != "sm_90a" else field not in ("split_by", "warps"))]
         return {field: BACKWARD_AXES[field] for field in wanted if known(field, BACKWARD_AXES[field][0])}
     wanted = SM80_AXES if target != "sm_90a" else [field for field in AXES if field not in ("warps", "registers")]
     return {field: AXES[field] for field in wanted if known(field, AXES[field][0])}
