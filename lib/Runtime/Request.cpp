@@ -211,6 +211,8 @@ std::string decidedText(const schedule::Plan &plan, const schedule::Problem &pro
        << "], stages = " << plan.stages;
     if (!plan.roles)
       os << ", warps = " << plan.consumers * schedule::warpgroupWarps;
+    if (plan.splitBy != schedule::SplitBy::rows)
+      os << ", split_by = \"" << StringRef(schedule::splitByName(plan.splitBy)) << '"';
     if (plan.columnParts > 1)
       os << ", column_parts = " << plan.columnParts;
     os << ", order = \"" << StringRef(schedule::orderName(plan.order))

@@ -112,7 +112,7 @@ def test_gradients_have_axes_of_their_own():
     assert tune.name_of(GRADIENTS) == "gradients d64 causal 4x4096 bf16 sm_80" and "spill" in report
     assert fields == {"tile": (128, 128), "stages": 1, "split_by": "columns", "warps": 8} and tune.axes("sm_80", True).keys() == fields.keys()
     assert list(tune.seeds(GRADIENTS, fields)) == []
-    assert tune.prepare(GRADIENTS, tune.written(fields), 0) is None
+    assert tune.prepare(GRADIENTS, tune.written(fields), tune.spilled_bytes(report)) is None
     assert "ping_pong" in tune.prepare(GRADIENTS, "#flash.plan<ping_pong = true>", 0)
     more = list(tune.neighbours({"tile": (64, 128), "consumers": 2}, {"tile": [(64, 128), (64, 192)], "consumers": [2]}))
     assert more == [{"tile": (64, 192), "consumers": 3}]
