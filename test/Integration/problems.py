@@ -7,6 +7,15 @@ import random
 import sys
 import time
 
+# Options of attention() for masks that run in every kind of loop.
+MASKS = {
+    "dense": {},
+    "causal": {"causal": True},
+    "window": {"window": (256, 0)},
+    "band": {"window": (100, 100)},
+    "chunk": {"window": (256, 0), "attention_chunk": 512, "sink_tokens": 4},
+}
+
 
 def timed(check, case):
     """What is wrong with a case, or None, and its seconds."""

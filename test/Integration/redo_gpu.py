@@ -4,7 +4,8 @@
     python3 test/Integration/redo_gpu.py CASES_FOLDER [--targets sm_90a,sm_80] [--jumps 100,3000,60000] [--only TEXT] [--jobs 1]
 
 From a random key on, scores are higher by the jump, so that what was measured against an older maximum overflows. o and lse are
-held against float64. Needs torch and a GPU; CASES_FOLDER holds reference.py. Ends with `N passed, M failed`.
+held against float64 by the tolerances of run.py. Needs torch and a GPU; CASES_FOLDER holds run.py and reference.py. Ends with
+`N passed, M failed`.
 """
 import argparse
 import functools
@@ -19,31 +20,29 @@ import flash_mlir
 import problems
 import torch
 
+torch.set_float32_matmul_precision("highest")  # the yardstick's scores: no TF32
+
 HEADS = [(64, 64), (96, 96), (128, 128), (192, 128), (256, 256), (64, 256)]
-MASKS = {
-    "dense": {},
-    "causal": {"causal": True},
-    "window": {"window": (256, 0)},
-    "band": {"window": (100, 100)},
-    "chunk": {"window": (256, 0), "attention_chunk": 512, "sink_tokens": 4},
-}
 BATCH, HEADS_OF_EACH, LENGTH = 2, 12, 1900  # 360 tiles of 128 rows, two for each block where a multiprocessor holds one
-O_APART, LSE_APART = 1e-2, 1e-3  # the first relative, of norms; the second of 1 + |lse|
-ROUNDING = 2.0**-22  # of a score in f32, its product and its sum: so much of the jump is what p's exponent is off by
 
 
-def expected(q, k, v, scale, visible):
-    """o and lse in float64 of (batch, length, heads, columns), computed where `visible` is."""
+def attention(q, k, v, scale, visible, naive=False):
+    """o and lse in float64 of (batch, length, heads, columns), computed where `visible` is; or run.py's yardstick: scores in float32,
+    P and o rounded to bf16."""
     q, k, v = (x.to(visible.device).double().transpose(1, 2) for x in (q, k, v))
-    scores = (q @ k.transpose(2, 3) * scale).masked_fill(~visible, float("-inf"))
+    rounded = (lambda x: x.bfloat16().double()) if naive else (lambda x: x)
+    scores = (q.float() @ k.float().mT * scale).double() if naive else q @ k.mT * scale
+    scores = scores.masked_fill(~visible, float("-inf"))
     lse = scores.logsumexp(-1)
-    return ((scores - lse.nan_to_num(neginf=0.0)[..., None]).exp() @ v).transpose(1, 2), lse
+    p = (scores - scores.amax(-1, keepdim=True).nan_to_num(neginf=0.0)).exp()
+    return rounded(rounded(p) @ v / p.sum(-1, keepdim=True)).nan_to_num(0.0).transpose(1, 2), lse
 
 
 def check(folder, device, case):
     """What is wrong, or None."""
     sys.path.insert(0, folder)
     import reference
+    import run
 
     (d, dv), mask, jump, target = case
     torch.manual_seed(1)
@@ -52,14 +51,17 @@ def check(folder, device, case):
     q[..., 0], k[..., 0] = 1, 0
     for b, h in itertools.product(range(BATCH), range(HEADS_OF_EACH)):
         k[b, random.Random(f"{case} {b} {h}").randrange(200, LENGTH) :, h, 0] = jump / scale
-    options = MASKS[mask]
+    options = problems.MASKS[mask]
     visible = reference.visible(LENGTH, LENGTH, **{"chunk" if name == "attention_chunk" else name: x for name, x in options.items()})
     o, lse = flash_mlir.attention(q, k, v, target=target, return_lse=True, **options)
-    o_want, lse_want = expected(q, k, v, scale, torch.as_tensor(visible, device=device))
-    o, lse = o.to(device), lse.to(device)
-    apart = ((o.double() - o_want).norm() / o_want.norm()).item()
-    lse_apart = ((lse.double() - lse_want).abs() / (1 + lse_want.abs())).max().item()
-    return None if apart < O_APART + jump * ROUNDING and lse_apart < LSE_APART else f"o differs by {apart:.1e}, lse by {lse_apart:.1e}"
+    inputs = q, k, v, scale, torch.as_tensor(visible, device=device)
+    results = (o, lse, *attention(*inputs), attention(*inputs, naive=True)[0])
+    o, lse, o_want, lse_want, o_naive = (x.double().cpu().numpy() for x in results)
+    for b in range(BATCH):
+        wrong = run.short(f"o[{b}]", o[b], o_want[b], o_naive[b], "bf16", False) or run.lse_short(f"lse[{b}]", lse[b], lse_want[b], "bf16")
+        if wrong:
+            return wrong
+    return None
 
 
 def main():
@@ -73,7 +75,7 @@ def main():
     a = parser.parse_args()
     cases = [
         (f"{d}x{dv} {mask} jump {jump} {target}", ((d, dv), mask, float(jump), target))
-        for target, (d, dv), mask, jump in itertools.product(a.targets.split(","), HEADS, MASKS, a.jumps.split(","))
+        for target, (d, dv), mask, jump in itertools.product(a.targets.split(","), HEADS, problems.MASKS, a.jumps.split(","))
     ]
     return problems.check_each([(name, case) for name, case in cases if a.only in name], functools.partial(check, a.folder, a.reference), a.jobs)
 

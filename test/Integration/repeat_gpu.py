@@ -22,13 +22,6 @@ import problems
 
 HEADS = [(64, 64), (96, 96), (128, 128), (192, 192), (192, 128), (256, 256), (64, 256), (64, 512)]
 HEADS_BACKWARD = [(64, 64), (96, 96), (128, 128), (192, 192), (192, 128), (256, 256)]
-MASKS = {
-    "dense": {},
-    "causal": {"causal": True},
-    "window": {"window": (256, 0)},
-    "band": {"window": (100, 100)},
-    "chunk": {"window": (256, 0), "attention_chunk": 512, "sink_tokens": 4},
-}
 # queries and keys of each sequence, KV heads for 6 query heads of a forward and of gradients, element
 SIZES = {
     "3x1900x1900": ([(1900, 1900)] * 3, 3, 3, "bf16"),
@@ -39,7 +32,7 @@ SIZES = {
 
 
 def cases(backward):
-    yield from itertools.product(HEADS_BACKWARD if backward else HEADS, MASKS, [s for s in SIZES if backward or s != "packed"])
+    yield from itertools.product(HEADS_BACKWARD if backward else HEADS, problems.MASKS, [s for s in SIZES if backward or s != "packed"])
 
 
 def name_of(case):
@@ -62,7 +55,7 @@ def prepare(case, backward, target):
     if case[2] == "packed":  # compiled when it is called
         return None
     try:
-        flash_mlir.compile(*shapes(case, backward), element=SIZES[case[2]][-1], target=target, backward=backward, deterministic=backward, **MASKS[case[1]])
+        flash_mlir.compile(*shapes(case, backward), element=SIZES[case[2]][-1], target=target, backward=backward, deterministic=backward, **problems.MASKS[case[1]])
     except (ValueError, NotImplementedError, RuntimeError) as e:
         return f"{type(e).__name__}: {e}"
     return None
@@ -77,7 +70,7 @@ def check(case, runs, backward, target):
     torch.manual_seed(0)
     (_, mask, size), (lengths, *_, element) = case, SIZES[case[2]]
     q, k, v = (torch.randn(*shape, device="cuda", dtype={"bf16": torch.bfloat16, "f16": torch.float16}[element]) for shape in shapes(case, backward))
-    options = dict(MASKS[mask], target=target)
+    options = dict(problems.MASKS[mask], target=target)
     if size == "packed":
         ends = [torch.tensor([0, *itertools.accumulate(x)], device="cuda", dtype=torch.int32) for x in zip(*lengths)]
         options.update(cu_seqlens_q=ends[0], cu_seqlens_k=ends[1])
