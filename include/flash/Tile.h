@@ -15,6 +15,19 @@
 #define GET_OP_CLASSES
 #include "flash/TileOps.h.inc"
 
+namespace flash {
+
+/// On a kernel: the flash op that it is made of, and which of its kernels.
+inline constexpr llvm::StringLiteral sourceName = "flash.op";
+
+/// Whether it is the one of an op's kernels that sums gradients up.
+inline bool sumsGradients(mlir::Operation *kernel) {
+  auto op = kernel->getAttrOfType<mlir::StringAttr>(sourceName);
+  return op && op.getValue() == "attention_backward";
+}
+
+} // namespace flash
+
 namespace flash::tile {
 
 /// The product that a flight comes from, also out of an in_turn; null for a block argument.

@@ -228,10 +228,7 @@ std::string decidedText(const schedule::Plan &plan, const schedule::Problem &pro
     os << ", read_once = true";
   if (plan.transfer != schedule::Transfer::tma)
     os << ", transfer = \"" << StringRef(schedule::transferName(plan.transfer)) << '"';
-  const schedule::HeadTile head{plan.headTile, plan.headTileV};
-  const auto anyRows =
-      schedule::defaultTile(problem.target, head, plan.mask.kind, schedule::unlimited,
-                            schedule::hasTables(problem), problem.softcap);
+  const auto anyRows = schedule::anyRowsTile(problem, plan);
   if (anyRows && plan.stages != anyRows->tile.stages)
     os << ", stages = " << plan.stages;
   if (anyRows && plan.roles && plan.splitBy == schedule::SplitBy::columns &&

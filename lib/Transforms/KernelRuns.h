@@ -19,18 +19,10 @@ inline constexpr llvm::StringLiteral runName = "flash_tile.run";
 inline constexpr llvm::StringLiteral atMostOneName = "flash_tile.at_most_one";
 inline constexpr llvm::StringLiteral kernelName = "flash.kernel";
 inline constexpr llvm::StringLiteral planName = "flash.plan";
-/// On a kernel: the flash op that it is made of, and which of its kernels.
-inline constexpr llvm::StringLiteral sourceName = "flash.op";
 
 /// A kernel's plan, or null if the function is none.
 inline PlanAttr planOfKernel(mlir::func::FuncOp func) {
   return func->hasAttr(kernelName) ? func->getAttrOfType<PlanAttr>(planName) : PlanAttr();
-}
-
-/// Whether it is the one of an op's kernels that sums gradients up.
-inline bool sumsGradients(mlir::func::FuncOp func) {
-  auto op = func->getAttrOfType<mlir::StringAttr>(sourceName);
-  return op && op.getValue() == "attention_backward";
 }
 
 /// The runs of key blocks below `root`, in order.

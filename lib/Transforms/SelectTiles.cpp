@@ -54,10 +54,7 @@ LogicalResult selectTile(AttentionOp op) {
   if (plan->splitBy != schedule::SplitBy::rows)
     attr = filled(attr, "split_by", builder.getStringAttr(schedule::splitByName(plan->splitBy)));
   attr = filled(attr, "overlap", builder.getBoolAttr(plan->overlap));
-  const schedule::Problem problem = problemOf(op, op.getTarget()->target());
-  const auto anyRows =
-      schedule::defaultTile(problem.target, {plan->headTile, plan->headTileV}, plan->mask.kind,
-                            schedule::unlimited, schedule::hasTables(problem), problem.softcap);
+  const auto anyRows = schedule::anyRowsTile(problemOf(op, op.getTarget()->target()), *plan);
   for (auto [field, on] : {std::pair{"q_in_regs", plan->qInRegisters},
                            {"early_wait", plan->earlyWait},
                            {"ping_pong", plan->pingPong},

@@ -138,6 +138,12 @@ std::optional<std::string> whyNotProblem(const Problem &problem);
 
 std::variant<Plan, Refusal> makePlan(const Problem &problem, const PlanOverrides &overrides = {});
 
+/// The default tile of a plan's problem for any number of queries: plans name what differs from it.
+inline std::optional<TileRow> anyRowsTile(const Problem &problem, const Plan &plan) {
+  return defaultTile(problem.target, {plan.headTile, plan.headTileV}, plan.mask.kind, unlimited,
+                     hasTables(problem), problem.softcap);
+}
+
 /// makePlan for gradients, from a plan that has its mask and head tile.
 std::variant<Plan, Refusal> planBackward(Plan plan, const Problem &problem,
                                          const PlanOverrides &overrides);

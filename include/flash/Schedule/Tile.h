@@ -105,6 +105,13 @@ struct Tile {
 /// smallest ring.
 inline constexpr int64_t redoneKeys = 16;
 
+/// The sum of p above which a deferred step measures anew: f16 holds it, and no p of f16 or bf16
+/// loses a bit below it.
+inline constexpr float mostDeferredSum = 0x1p13f;
+/// Of two, by which it may then be off. Past it the factor itself would vanish: the sum becomes
+/// inf, and the rows are redone.
+inline constexpr float mostDeferredPower = 100;
+
 /// Head sizes as tiles hold them: (padded D, padded Dv).
 struct HeadTile {
   int64_t d, dv;

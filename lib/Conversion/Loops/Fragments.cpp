@@ -18,8 +18,6 @@ using namespace flash;
 using namespace flash::loops;
 using namespace flash::tile;
 
-static constexpr float kMostSum = 0x1p13f; // above which a deferred step measures anew
-static constexpr float kMostPower = 100;   // of two, by which a deferred step may be off
 static constexpr float kInfinity = std::numeric_limits<float>::infinity();
 static constexpr float kLog2e = 1.44269504088896341f, kLn2 = 0.693147180559945309f;
 static const float kMasked = -std::ldexp(1.0f, 100);
@@ -266,16 +264,15 @@ void Lowering::lower(SoftmaxStepOp op) {
                            return larger(value, sum);
                          }),
                  larger);
-      Value tooLarge =
-          arith::CmpFOp::create(b, arith::CmpFPredicate::UGT, total, real(f32, kMostSum));
+      Value tooLarge = arith::CmpFOp::create(b, arith::CmpFPredicate::UGT, total,
+                                             real(f32, schedule::mostDeferredSum));
       Value power = math::CeilOp::create(b, math::Log2Op::create(b, larger(largest, real(f32, 1))));
       power = arith::SelectOp::create(b, tooLarge, power, zero);
       top = arith::AddFOp::create(b, before, arith::DivFOp::create(b, power, c));
       // From the rounded products, so that old and new p are measured alike.
       scale = exp2(arith::SubFOp::create(b, level, arith::MulFOp::create(b, c, top)));
-      // Past 2^100 the factor itself would vanish: the sum becomes inf, and the rows are redone.
-      Value lost =
-          arith::CmpFOp::create(b, arith::CmpFPredicate::UGT, power, real(f32, kMostPower));
+      Value lost = arith::CmpFOp::create(b, arith::CmpFPredicate::UGT, power,
+                                         real(f32, schedule::mostDeferredPower));
       scale = arith::SelectOp::create(b, lost, real(f32, kInfinity), scale);
       scale = arith::SelectOp::create(b, tooLarge, scale, real(f32, 1));
       total = arith::MulFOp::create(b, scale, plus(sum, total));

@@ -381,7 +381,6 @@ Fragments::Step Fragments::deferredStep(B &b, tile::SoftmaxStepOp::Adaptor in) {
   auto type = ::llvm::cast<VectorType>(s.getType());
   auto column = ::llvm::cast<VectorType>(m.getType());
   int64_t groups = column.getNumElements() / 2;
-  constexpr float kMostSum = 0x1p13f; // f16 holds it, and no p of f16 or bf16 loses a bit below it
 
   Value c = arith::MulFOp::create(b, in.getScale(), constant(b, b.getF32Type(), kLog2e));
   Value cColumn = splat(b, column, c);
@@ -389,8 +388,8 @@ Fragments::Step Fragments::deferredStep(B &b, tile::SoftmaxStepOp::Adaptor in) {
   Value p = exp2(b, fma(b, s, splat(b, type, c), broadcast(b, shift, type)));
   Value sum = reduce(b, p, groups, /*isMax=*/false);
   // Unordered: NaN and inf are too large as well.
-  Value tooLarge =
-      arith::CmpFOp::create(b, arith::CmpFPredicate::UGT, sum, constant(b, column, kMostSum));
+  Value tooLarge = arith::CmpFOp::create(b, arith::CmpFPredicate::UGT, sum,
+                                         constant(b, column, schedule::mostDeferredSum));
   Value lNext = arith::AddFOp::create(b, l, sum), one = constant(b, column, 1);
   auto branch =
       scf::IfOp::create(b, TypeRange{type, column, column, column}, anyOfWarp(b, tooLarge),
@@ -404,8 +403,8 @@ Fragments::Step Fragments::deferredStep(B &b, tile::SoftmaxStepOp::Adaptor in) {
   Value mNext = arith::AddFOp::create(b, m, divide(b, power, cColumn));
   // From the rounded products, so that old and new p are measured alike.
   Value change = arith::AddFOp::create(b, arith::MulFOp::create(b, mNext, cColumn), shift);
-  // Past 2^100 the factor itself would vanish: the sum becomes inf, and the rows are redone.
-  Value lost = arith::CmpFOp::create(b, arith::CmpFPredicate::UGT, power, constant(b, column, 100));
+  Value lost = arith::CmpFOp::create(b, arith::CmpFPredicate::UGT, power,
+                                     constant(b, column, schedule::mostDeferredPower));
   Value alpha =
       arith::SelectOp::create(b, lost, constant(b, column, std::numeric_limits<float>::infinity()),
                               exp2(b, arith::NegFOp::create(b, change)));

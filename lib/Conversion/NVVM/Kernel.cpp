@@ -203,8 +203,7 @@ LogicalResult Kernel::check() {
     if (all * 32 != threads)
       refuse(roles) << "roles need " << all * 32 << " threads, the kernel has " << threads;
   });
-  auto op = func->getAttrOfType<StringAttr>("flash.op");
-  gradients = op && op.getValue() == "attention_backward";
+  gradients = sumsGradients(func);
   // Sums of gradients without roles have no warpgroups: any machine's warps can do that.
   inStep = !schedule::machineOf(func->getAttrOfType<TargetAttr>("flash.target").target()).roles ||
            (!hasRoles && gradients);

@@ -19,6 +19,7 @@
 // descriptors have them.
 //
 //===----------------------------------------------------------------------===//
+#include "CopyGroups.h"
 #include "Fragments.h"
 #include "Gather.h"
 #include "Ldmatrix.h"
@@ -37,7 +38,6 @@ namespace flash::nvvm {
 namespace {
 
 constexpr int64_t kTileUnit = 16;      // bytes
-constexpr int64_t kWarpsPerGroup = 4;  // a warpgroup
 constexpr int64_t kRowsPerGroup = 64;  // of one wgmma
 constexpr int64_t kMaxCols = 256;      // of one wgmma
 constexpr int64_t kMaxBoxRows = 256;   // of one TMA box
@@ -73,7 +73,7 @@ public:
     // From lane 0, so that ptxas knows it to be uniform and may branch and build descriptors on it.
     return broadcastLane0(b, arith::ShRUIOp::create(b, threadId(b), i32(b, 7)));
   }
-  int64_t warpsPerGroup() const override { return kWarpsPerGroup; }
+  int64_t warpsPerGroup() const override { return schedule::warpgroupWarps; }
   void enterRole(B &b, tile::RoleAttr role) override;
   Value isCopier(B &b) override;
   Value isFirstOfInstance(B &b) override {
@@ -85,11 +85,13 @@ public:
 
   void fill(B &b, tile::FillOp op, tile::FillOp::Adaptor in) override;
   void awaitTurn(B &b, Value id) override {
-    NVVM::BarrierOp::create(b, Type(), id, i32(b, 2 * kWarpsPerGroup * schedule::warpThreads),
+    NVVM::BarrierOp::create(b, Type(), id,
+                            i32(b, 2 * schedule::warpgroupWarps * schedule::warpThreads),
                             NVVM::BarrierReductionAttr(), Value());
   }
   void giveTurn(B &b, Value id) override {
-    NVVM::BarrierArriveOp::create(b, id, i32(b, 2 * kWarpsPerGroup * schedule::warpThreads));
+    NVVM::BarrierArriveOp::create(b, id,
+                                  i32(b, 2 * schedule::warpgroupWarps * schedule::warpThreads));
   }
   Value wait(B &b, tile::WaitOp op, Value it) override;
   Value tileOf(B &b, tile::RingOp ring, Value it) override {
@@ -176,10 +178,6 @@ private:
   /// Rows that one block copies of a tile: its share.
   static int64_t boxRows(tile::RingOp ring) {
     return ring.getType().getShape()[1] / static_cast<int64_t>(ring.getCluster());
-  }
-  /// Whether warps fill it themselves.
-  static bool isWritten(tile::RingOp ring) {
-    return llvm::any_of(ring->getUsers(), llvm::IsaPred<tile::WriteOp>);
   }
   /// Whether it holds rows of f32, copied as they lie.
   static bool holdsRows(tile::RingOp ring) {
@@ -278,14 +276,14 @@ std::string Sm90Emitter::whyNotBuilt(Operation *op) const {
     for (auto role : roles.getRoles().getAsRange<tile::RoleAttr>()) {
       const bool copies = llvm::is_contained(role.getUnits(), tile::Unit::copy),
                  keeps = llvm::is_contained(role.getUnits(), tile::Unit::turn);
-      const int64_t sharing = before % kWarpsPerGroup; // a group with those before
+      const int64_t sharing = before % schedule::warpgroupWarps; // a group with those before
       before += role.getInstances() * role.getWarps();
       // Keepers are the last warps of the group that copies, one for each consumer.
       const bool fits =
-          keeps ? sharing && role.getWarps() == 1 && before == kWarpsPerGroup
-                : !sharing &&
-                      (role.getWarps() == kWarpsPerGroup ||
-                       (copies && !gathers && role.getWarps() + kernel.keepers == kWarpsPerGroup));
+          keeps ? sharing && role.getWarps() == 1 && before == schedule::warpgroupWarps
+                : !sharing && (role.getWarps() == schedule::warpgroupWarps ||
+                               (copies && !gathers &&
+                                role.getWarps() + kernel.keepers == schedule::warpgroupWarps));
       if (!fits)
         return "a role of " + std::to_string(role.getWarps()) + " warps";
       if (copies && role.getUnits().size() == 1 && role.getInstances() > 1)
@@ -325,12 +323,12 @@ std::string Sm90Emitter::whyNotBuilt(Operation *op) const {
   } else if (auto mma = dyn_cast<tile::MmaOp>(op)) {
     int64_t rows = mma.getResult().getType().getShape()[0],
             cols = mma.getResult().getType().getShape()[1];
-    if (rows * kWarpsPerGroup != kRowsPerGroup * kernel.warps)
+    if (rows * schedule::warpgroupWarps != kRowsPerGroup * kernel.warps)
       return "a product of " + std::to_string(rows) + " rows in " + std::to_string(kernel.warps) +
              " warps";
     if (cols > kMaxCols || cols % 8)
       return "a product of " + std::to_string(cols) + " columns";
-    if (mma.getTransA() && kernel.warps > kWarpsPerGroup)
+    if (mma.getTransA() && kernel.warps > schedule::warpgroupWarps)
       return "a product of a transposed tile by several warpgroups";
   } else if (auto write = dyn_cast<tile::WriteOp>(op)) {
     ArrayRef<int64_t> shape = write.getValue().getType().getShape();
@@ -459,7 +457,7 @@ Value Sm90Emitter::isCopier(B &b) {
     return arith::CmpIOp::create(b, arith::CmpIPredicate::eq, threadId(b), i32(b, 0));
   Value warp =
       broadcastLane0(b, arith::AndIOp::create(b, arith::ShRUIOp::create(b, threadId(b), i32(b, 5)),
-                                              i32(b, kWarpsPerGroup - 1)));
+                                              i32(b, schedule::warpgroupWarps - 1)));
   Value isFirst = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, warp, i32(b, 0));
   auto inWarp = scf::IfOp::create(b, b.getI1Type(), isFirst, /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(b);
@@ -839,7 +837,7 @@ Value Sm90Emitter::mma(B &b, tile::MmaOp op, tile::MmaOp::Adaptor in) {
   Value a = in.getA();
   if (!product.aInRegisters) {
     product.aRows = panelRows(op.getA());
-    if (kernel.warps > kWarpsPerGroup) { // each warpgroup its own 64 rows
+    if (kernel.warps > schedule::warpgroupWarps) { // each warpgroup its own 64 rows
       Value offset =
           arith::MulIOp::create(b, warpGroup(b), i32(b, kRowsPerGroup * panelRowBytes / kTileUnit));
       a = arith::AddIOp::create(b, a, offset);

@@ -63,14 +63,7 @@ private:
       lse = k.argument(partial ? "lse_partial" : "lse", type, /*keepLast=*/false);
     if (op.getSink())
       sink = k.argument("sink", op.getSink().getType(), /*keepLast=*/false);
-    const Tables queries{.cuSeqlens = k.table("cu_seqlens_q", op.getCuSeqlensQ()),
-                         .seqused = k.table("seqused_q", op.getSequsedQ())};
-    const Tables keys{.cuSeqlens = k.table("cu_seqlens_k", op.getCuSeqlensK()),
-                      .seqused = k.table("seqused_k", op.getSequsedK()),
-                      .appended = k.table("appended", op.getAppended()),
-                      .pageTable = k.table("page_table", op.getPageTable()),
-                      .batchIdx = k.table("kv_batch_idx", op.getKvBatchIdx()),
-                      .leftpad = k.table("leftpad_k", op.getLeftpadK())};
+    const Tables queries = k.queryTables(op), keys = k.keyTables(op);
     Value longest = k.table("max_seqlen_q", op.getMaxSeqlenQ());
     sequences = k.table("schedule", op.getSchedule());
     raggedQ = queries.cuSeqlens || queries.seqused;

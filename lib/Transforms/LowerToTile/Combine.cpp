@@ -41,8 +41,7 @@ public:
       lse = k.argument("lse", type, /*keepLast=*/false);
     if (op.getSink())
       sink = k.argument("sink", op.getSink().getType(), /*keepLast=*/false);
-    const Tables rows{.cuSeqlens = k.table("cu_seqlens_q", op.getCuSeqlensQ()),
-                      .seqused = k.table("seqused_q", op.getSequsedQ())};
+    const Tables rows = k.queryTables(op);
     Value longest = k.table("max_seqlen_q", op.getMaxSeqlenQ());
     sequences = k.table("schedule", op.getSchedule());
     opv = k.view(oPartial, Dv, 1, true, rows);

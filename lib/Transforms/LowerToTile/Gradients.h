@@ -61,10 +61,7 @@ protected:
     sizes.back() = D;
     return k.argument("dq_sum", mlir::MemRefType::get(sizes, b.getF32Type()));
   }
-  void askForQueries() {
-    queries = {.cuSeqlens = k.table("cu_seqlens_q", op.getCuSeqlensQ()),
-               .seqused = k.table("seqused_q", op.getSequsedQ())};
-  }
+  void askForQueries() { queries = k.queryTables(op); }
   /// Heads of the work: each part of the columns is one.
   int64_t columnParts() const { return plan.getInt("column_parts").value_or(1); }
   /// Sums of a tile of dQ with turns of their own, consumers apart.

@@ -69,6 +69,15 @@ Value Kernel::table(StringRef name, Value operand) {
   return operand ? table(name, operand.getType()) : Value();
 }
 
+Tables Kernel::keyTables(AttentionOp op) {
+  return {.cuSeqlens = table("cu_seqlens_k", op.getCuSeqlensK()),
+          .seqused = table("seqused_k", op.getSequsedK()),
+          .appended = table("appended", op.getAppended()),
+          .pageTable = table("page_table", op.getPageTable()),
+          .batchIdx = table("kv_batch_idx", op.getKvBatchIdx()),
+          .leftpad = table("leftpad_k", op.getLeftpadK())};
+}
+
 Value Kernel::table(StringRef name, Type type) {
   auto shaped = dyn_cast<ShapedType>(type);
   if (!shaped)

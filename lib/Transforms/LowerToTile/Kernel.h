@@ -34,6 +34,12 @@ public:
   /// The argument for a table (i32, contiguous) or an index that the source may have; null without.
   mlir::Value table(llvm::StringRef name, mlir::Value operand);
   mlir::Value table(llvm::StringRef name, mlir::Type type);
+  /// What says where the rows of an op's queries lie, and of its keys.
+  template <typename Op> Tables queryTables(Op op) {
+    return {.cuSeqlens = table("cu_seqlens_q", op.getCuSeqlensQ()),
+            .seqused = table("seqused_q", op.getSequsedQ())};
+  }
+  Tables keyTables(AttentionOp op);
   /// An f32 operand of the source: an argument, or a clone of the constant it is.
   mlir::Value scalar(llvm::StringRef name, mlir::Value operand);
 

@@ -124,8 +124,8 @@ struct LowerToTile : flash::impl::FlashLowerToTileBase<LowerToTile> {
       if (failed(kernel))
         return failure();
       if (*part.suffix)
-        kernel->func->setAttr(
-            sourceName, kernel->b.getStringAttr(std::string("attention_backward") + part.suffix));
+        kernel->func->setAttr(sourceName,
+                              kernel->b.getStringAttr(op->getName().stripDialect() + part.suffix));
       if (&part != parts && kernelsOverlap(op.getTarget()))
         kernel->func->setAttr("flash.follows", kernel->b.getUnitAttr());
       part.build(*kernel, op);

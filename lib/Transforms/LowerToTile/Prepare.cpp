@@ -27,14 +27,7 @@ public:
                qType.getElementTypeBitWidth() / 8;
     Value q = k.argument("q", qType),
           keys = k.argument("k", kType, true, static_cast<bool>(op.getPageTable()));
-    const Tables queries{.cuSeqlens = k.table("cu_seqlens_q", op.getCuSeqlensQ()),
-                         .seqused = k.table("seqused_q", op.getSequsedQ())};
-    const Tables cached{.cuSeqlens = k.table("cu_seqlens_k", op.getCuSeqlensK()),
-                        .seqused = k.table("seqused_k", op.getSequsedK()),
-                        .appended = k.table("appended", op.getAppended()),
-                        .pageTable = k.table("page_table", op.getPageTable()),
-                        .batchIdx = k.table("kv_batch_idx", op.getKvBatchIdx()),
-                        .leftpad = k.table("leftpad_k", op.getLeftpadK())};
+    const Tables queries = k.queryTables(op), cached = k.keyTables(op);
     table = k.table("schedule", op.getSchedule());
     maxSplits = k.argument("max_splits", b.getIndexType());
     sms = k.argument("sms", b.getIndexType());
