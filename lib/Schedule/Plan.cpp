@@ -388,6 +388,12 @@ std::variant<Plan, Refusal> makePlan(const Problem &problem, const PlanOverrides
     return Refusal{Refusal::invalid, std::string(machine.name) +
                                          " has no roles (consumers), all its warps copy and "
                                          "compute; set warps instead"};
+  if (const bool roles = overrides.roles.value_or(false);
+      !machine.roles && problem.target != Target::cpu &&
+      (roles || overrides.exactCounts.value_or(false)))
+    return Refusal{Refusal::invalid, std::string(machine.name) +
+                                         " has no roles, all its warps copy and compute; leave " +
+                                         (roles ? "roles" : "exact_counts") + " out"};
   if (!problem.backward && overrides.warps && machine.roles)
     return Refusal{Refusal::invalid, std::string(machine.name) +
                                          " has roles, its warps do not copy and compute in step; "

@@ -47,6 +47,8 @@ schedule::PlanOverrides flash::overridesOf(PlanAttr plan) {
   fixed.persistent = plan.getFlag("persistent");
   fixed.stealing = plan.getFlag("stealing");
   fixed.ordered = plan.getFlag("ordered");
+  fixed.roles = plan.getFlag("roles");
+  fixed.exactCounts = plan.getFlag("exact_counts");
   if (auto reasons = plan.getFields().getAs<DictionaryAttr>("why"))
     if (auto why = reasons.getAs<StringAttr>("tile"))
       fixed.why = why.str();

@@ -83,6 +83,15 @@ func.func @constant(%q: !m, %o: !m) -> (!m, i32) {
 // -----
 
 !t = tensor<1x64x4x64xbf16>
+func.func @twice(%q: !t) -> (!t, !t) {
+  %o = flash.attention %q, %q, %q by <causal> {plan = #flash.plan<tile = [64, 64]>} : !t, !t, !t -> !t
+  // expected-error @below {{expected a function that becomes a kernel to return a value once, operand 1 is operand 0 again; leave it to the caller}}
+  return %o, %o : !t, !t
+}
+
+// -----
+
+!t = tensor<1x64x4x64xbf16>
 func.func @f(%q: !t) -> !t {
   %o = flash.attention %q, %q, %q by <causal> {plan = #flash.plan<tile = [64, 64]>} : !t, !t, !t -> !t
   return %o : !t

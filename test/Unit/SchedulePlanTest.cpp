@@ -297,6 +297,14 @@ TEST(Plan, RefusesWithDemandFactAndWayOut) {
                                             "(stealing) ahead; leave stealing out");
   EXPECT_EQ(refused(a, {.pingPong = true}),
             "sm_80 has no roles, whose consumers take turns (ping_pong); leave ping_pong out");
+  for (Target target : {Target::sm80, Target::sm86, Target::sm89}) {
+    const std::string demand = std::string(machineOf(target).name) +
+                               " has no roles, all its warps copy and compute; leave ";
+    EXPECT_EQ(refused(problem(target), {.exactCounts = true}), demand + "exact_counts out");
+    EXPECT_EQ(refused(problem(target), {.roles = true}), demand + "roles out");
+    EXPECT_EQ(planned(problem(target), {.roles = false, .exactCounts = false}).tileM,
+              planned(problem(target)).tileM);
+  }
   Problem uneven = h;
   uneven.mask.causal = true;
   EXPECT_FALSE(planned(uneven, {.persistent = false}).stealing);

@@ -121,6 +121,7 @@ struct PlanOverrides {
   std::optional<WorkOrder> order = {};
   std::optional<int64_t> l2Section = {};
   std::optional<bool> persistent = {}, stealing = {}, ordered = {};
+  std::optional<bool> roles = {}, exactCounts = {}; ///< passes, which need a machine with roles
   std::optional<int64_t> stagedColumns = {};
   std::optional<bool> readOnce = {};
   std::string why = "set by hand";

@@ -85,14 +85,19 @@ struct LowerToTile : flash::impl::FlashLowerToTileBase<LowerToTile> {
         return op.emitOpError("stands beside an attention in a function that becomes a kernel; "
                               "move it to its caller");
     for (auto end : func.getOps<func::ReturnOp>())
-      for (Value value : end.getOperands())
+      for (auto [index, value] : llvm::enumerate(end.getOperands())) {
+        if (const auto first = llvm::find(end.getOperands(), value).getIndex(); first != index)
+          return end.emitOpError(
+                     "expected a function that becomes a kernel to return a value once, "
+                     "operand ")
+                 << index << " is operand " << first << " again; leave it to the caller";
         if (!isOurs(value.getDefiningOp()) && llvm::none_of(value.getUsers(), [&](Operation *op) {
               return isOurs(op) && hasEffect<MemoryEffects::Write>(op, value);
             }))
           return end.emitOpError("expected a function that becomes a kernel to return only "
                                  "what its flash op computes, operand ")
-                 << llvm::find(end.getOperands(), value).getIndex()
-                 << " is something else; leave it to the caller";
+                 << index << " is something else; leave it to the caller";
+      }
     return success();
   }
 
