@@ -94,10 +94,15 @@ static std::optional<MaskKind> parseMask(std::string_view name) {
   return std::nullopt;
 }
 
-static Record recordFrom(Reader &reader, const std::string &gpu) {
+/// None where it is of a target that this build does not know: no problem of it can be asked for.
+static std::optional<Record> recordFrom(Reader &reader, const std::string &gpu) {
   Record r;
   r.gpu = gpu;
-  reader.name("target", r.target, parseTarget);
+  const std::string target = reader.text("target");
+  if (auto known = parseTarget(target))
+    r.target = *known;
+  else if (reader.whyNot.empty())
+    return std::nullopt;
   reader.name("element", r.element, parseElement);
   const int64_t d = reader.integer("head_size", 1), dv = reader.integer("head_size_v", 1);
   r.head = headTileOf(r.target, d, dv);
@@ -125,12 +130,13 @@ std::variant<std::vector<Record>, std::string> parseRecords(std::string_view tex
   if (gpu == file.end() || !gpu->is_string() || all == file.end() || !all->is_array())
     return std::string("expected records with a string 'gpu' and an array 'records'");
   std::vector<Record> records;
-  for (const Json &each : *all) {
-    const std::string which = "record " + std::to_string(records.size());
+  for (size_t at = 0; const Json &each : *all) {
+    const std::string which = "record " + std::to_string(at++);
     if (!each.is_object())
       return which + ": expected an object";
     Reader reader(each);
-    records.push_back(recordFrom(reader, gpu->get<std::string>()));
+    if (auto record = recordFrom(reader, gpu->get<std::string>()))
+      records.push_back(std::move(*record));
     if (!reader.whyNot.empty())
       return which + ": " + reader.whyNot;
   }

@@ -6,6 +6,7 @@ record that matches a problem counts. FLASH_RECORDS=none hides them all.
 import json
 import os
 import pathlib
+import warnings
 
 from ._library import store
 
@@ -26,6 +27,8 @@ def files():
     if os.environ.get("FLASH_RECORDS") == "none":
         return []
     user = place()
+    if os.environ.get("FLASH_RECORDS") and not user.exists():
+        warnings.warn(f"FLASH_RECORDS names {user}, where there is nothing: only the package's records count", stacklevel=2)
     return [str(path) for where in (user, _PACKAGE) for path in ([where] if where.is_file() else sorted(where.glob("*.json")))]
 
 

@@ -136,9 +136,21 @@ def test_writing_replaces_records_of_the_same_problem(folder):
         _records.write(path, "NVIDIA H100", [DENSE])
 
 
-def test_the_packages_records_are_read_and_fit(monkeypatch):
+def test_a_place_that_is_missing_is_said(folder, monkeypatch):
+    _records.files()  # an empty folder is a place
+    for missing in (folder / "none", folder / "none.json"):
+        monkeypatch.setenv("FLASH_RECORDS", str(missing))
+        with pytest.warns(UserWarning, match=f"FLASH_RECORDS names {missing}, where there is nothing"):
+            explained()
+
+
+def test_a_record_of_another_version_breaks_no_other(folder):
+    _records.write(folder / "h200.json", "NVIDIA H200", [dict(DENSE, target="sm_999", element="f2"), DENSE])
+    assert "because: record for NVIDIA H200: fast" in explained()
+
+
+def test_the_packages_records_are_read_and_fit(folder):
     """Every record that ships is of a plan that this build takes."""
-    monkeypatch.setenv("FLASH_RECORDS", "/nowhere")
     for file in _records.files():
         for r in json.loads(open(file).read())["records"]:
             q, v = ((4, r["queries"], 8, r[d]) for d in ("head_size", "head_size_v"))

@@ -101,6 +101,17 @@ TEST(Record, IsOfOneGpuAndScoreFunction) {
   EXPECT_EQ(found(p), "capped");
 }
 
+TEST(Record, OfAnotherVersionsTargetIsLeftOut) {
+  std::string text = file;
+  text.replace(text.find("sm_90a"), 6, "sm_999");
+  text.replace(text.find("\"dense\""), 7, "\"later\"");
+  ASSERT_EQ(recordsOf(text).size(), 3u);
+  EXPECT_EQ(recordsOf(text).front().plan, "causal");
+  text.replace(text.find("16384"), 5, "\"16k\"");
+  EXPECT_EQ(brokenBy(text),
+            "record 1: expected queries to be an integer of at least 1, got \"16k\"");
+}
+
 TEST(Record, OfABrokenFileIsASentence) {
   EXPECT_EQ(brokenBy("{"), "expected records as a JSON object");
   EXPECT_EQ(brokenBy("[]"), "expected records as a JSON object");

@@ -45,7 +45,8 @@ bool isTooDeep(std::string_view text);
 /// The same of a plan, which must not be long either: signs nest without brackets.
 bool isTooDeepPlan(std::string_view text);
 
-/// The records in the text of a file, or the sentence what is wrong with it.
+/// The records in the text of a file, or the sentence what is wrong with it. Those of targets that
+/// this build does not know are another version's, and left out whatever else they say.
 std::variant<std::vector<Record>, std::string> parseRecords(std::string_view text);
 
 /// The same of a file; the sentence names it.
