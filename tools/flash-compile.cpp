@@ -210,7 +210,11 @@ FailureOr<std::string> kernelOf(ModuleOp module) {
     flash::Or<flash::Assembled> made = flash::assemble(assembler, *ptx, target);
     if (auto *refusal = std::get_if<flash::Failure>(&made))
       return module.emitError(refusal->sentence);
-    return std::get<flash::Assembled>(std::move(made)).cubin;
+    auto &[cubin, report] = std::get<flash::Assembled>(made);
+    for (StringRef line : llvm::split(report, '\n'))
+      if (line.contains("Potential Performance Loss"))
+        module.emitWarning(line.trim()) << "; a smaller tile may help";
+    return std::move(cubin);
   }
   }
 }

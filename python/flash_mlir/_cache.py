@@ -7,8 +7,9 @@ last one that writes a key writes the same program.
 import concurrent.futures
 import hashlib
 import threading
+import warnings
 
-from ._library import Program, cache_folder, call, ptxas, store
+from ._library import Program, cache_folder, call, losses, ptxas, store
 
 _programs, _lock = {}, threading.Lock()
 
@@ -40,10 +41,13 @@ def program(problem):
 def _load_or_compile(name, problem):
     path = cache_folder() / (hashlib.sha256(name.encode()).hexdigest() + ".flash")
     try:
-        return Program.load(path.read_bytes())
+        if path.is_file():  # reading something else may wait for ever
+            return Program.load(path.read_bytes())
     except (OSError, ValueError):
         pass
     made = Program.compile(problem)
+    for line in losses(made.text("report")):
+        warnings.warn(f"{line}; the kernel is right but slow, a smaller tile may help", stacklevel=2)
     blob = made.part("blob")
     try:
         store(path, lambda f: f.write(blob))

@@ -159,6 +159,11 @@ def ptxas():
     return version
 
 
+def losses(report):
+    """The lines in which ptxas says that a kernel is slower than its source."""
+    return [line.strip() for line in report.splitlines() if "Potential Performance Loss" in line]
+
+
 class Program:
     """A compiled problem: kernels for one target, launchable with any sizes that its plan covers."""
 

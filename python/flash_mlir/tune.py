@@ -26,7 +26,7 @@ import threading
 import time
 
 from . import _api, _cache, _records, _timing
-from ._library import cache_folder
+from ._library import cache_folder, losses
 
 # field of a plan: its values. Consumers and registers follow the tile. Fields that this build does not know are skipped.
 AXES = {
@@ -211,8 +211,8 @@ def neighbours(fields, axes):
 
 def complaint(report, allowed_spill=0):
     """Why a kernel with that report of ptxas is not worth running, or nothing."""
-    if "Potential Performance Loss" in report:
-        return next(line.strip() for line in report.splitlines() if "Potential Performance Loss" in line)
+    if lost := losses(report):
+        return lost[0]
     spilled = spilled_bytes(report)
     return f"spills {spilled} bytes" if spilled > allowed_spill else None
 

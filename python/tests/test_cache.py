@@ -64,6 +64,25 @@ def test_a_damaged_file_is_compiled_anew(folder, compiled, damage):
     assert path.read_bytes() == whole
 
 
+def test_what_is_no_file_is_not_waited_for(folder, compiled):
+    _cache.program(PROBLEM)
+    path = only_file(folder)
+    path.unlink()
+    os.mkfifo(path)
+    forget()
+    _cache.program(PROBLEM)
+    assert len(compiled) == 2 and path.is_file()
+
+
+def test_a_kernel_that_ptxas_calls_slow_is_said(folder, tmp_path):
+    fake = tmp_path / "ptxas"
+    fake.write_text("#!/bin/sh\necho 'ptxas info : (C7512) Potential Performance Loss: products are serialized'\necho 'ptxas assembler 1'\n")
+    fake.chmod(0o755)
+    env = dict(os.environ, FLASH_PTXAS=str(fake), PYTHONPATH=os.pathsep.join(sys.path))
+    run = subprocess.run([sys.executable, "-c", f"from flash_mlir import _cache; _cache.program({PROBLEM!r})"], env=env, capture_output=True, text=True, check=True)
+    assert "(C7512) Potential Performance Loss: products are serialized; the kernel is right but slow" in run.stderr
+
+
 def test_a_blob_that_is_none_is_refused(folder):
     blob = _cache.program(PROBLEM).part("blob")
     first, second = re.search(rb'"sizes":\[(\d+),(\d+)', blob).groups()
