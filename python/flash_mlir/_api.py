@@ -196,9 +196,7 @@ def _checked(q, k, v, given, options, descales, max_seqlen_q, max_seqlen_k, out,
     target = _target(target, aq, q)
     batch = _check.tables(aq, ak, given, cached)
     _check.fresh(aq, ak, av, batch, given)
-    for name, most in (("max_seqlen_q", max_seqlen_q), ("max_seqlen_k", max_seqlen_k)):
-        if most is not None and _check.whole(name, most) < 0:
-            raise ValueError(f"expected {name} to be 0 or more, got {most}")
+    bounds = [_check.bound(name, most) for name, most in (("max_seqlen_q", max_seqlen_q), ("max_seqlen_k", max_seqlen_k))]
     if "sink" in given:
         _check.row("sink", given["sink"], aq.shape[-2], "one a query head", ("q", aq.place), ("f32",))
     for name, descale in descales.items():
@@ -210,7 +208,7 @@ def _checked(q, k, v, given, options, descales, max_seqlen_q, max_seqlen_k, out,
                 raise ValueError(f"expected {name}'s shape {list(a.shape)} to be {[batch, ak.shape[-2]]}")
     if out is not None:
         _check.output("out", out, aq, aq.shape[:-1] + av.shape[-1:])
-    problem = _problem(options, target, aq, ak, av, "sink" in given, batch, given, max_seqlen_q, max_seqlen_k)
+    problem = _problem(options, target, aq, ak, av, "sink" in given, batch, given, *bounds)
     _cache.key(problem[0])  # the library's own refusals: mask, head sizes, target
     _meets(target, aq)
     return (aq, ak, av), problem
@@ -273,8 +271,8 @@ def _attend(q, k, v, given, causal, window, attention_chunk, sink_tokens, scale,
     if prepares:
         o, lse = empty(q, call.o_shape), empty(q, call.lse_shape, float32=True)
         return Schedule(call.made_for, call.prepare(q, k, v, o, lse, *given.values()))
-    for name, x in (("k", k), ("v", v)) if "k_new" in given else ():
-        _check.writable(name, x)
+    if "k_new" in given:
+        _check.caches(k, v, given)
     o = empty(q, call.o_shape) if out is None else out
     _check.writable("out", o)
     if out is not None:
@@ -385,7 +383,7 @@ def attention_with_kvcache(q, k_cache, v_cache, *, k_new=None, v_new=None, sequs
     ([positions, R/2]). kv_batch_idx (i32 [B]) picks cache rows, leftpad_k (i32 [B]) skips leading ones.
 
     What is new, rotary_cos and rotary_sin are of q's element type. The keys are those in use and the new ones; q is turned too,
-    query t by position seqused_k + t under causal or a window, else all by position seqused_k; pairs are columns 2i and 2i + 1
+    query t by position seqused_k + t under causal or a window, else all (so under an attention_chunk alone) by position seqused_k; pairs are columns 2i and 2i + 1
     (rotary_interleaved) or i and i + R/2. With a page_table the caches are pages, and kv_batch_idx picks its rows. q may be packed
     (cu_seqlens_q) over caches that are not.
 
@@ -496,6 +494,7 @@ def merge(o1, lse1, o2, lse2, *, target=None):
     b = _check.operand("o2", o2, len(a.shape), place=("o1", a.place))
     _check.same("shape", ("o2", b.shape), ("o1", a.shape))
     _check.same("element type", ("o2", b.type), ("o1", a.type))
+    _check.alike(o1=o1, lse1=lse1, o2=o2, lse2=lse2)
     _check_lse("lse1", lse1, a)
     _check_lse("lse2", lse2, a)
     target, columns = _target(target, a, o1), a.shape[-1]

@@ -6,7 +6,7 @@ other way in shares.
 import math
 import numbers
 
-from ._arrays import Array, share_memory, take, values
+from ._arrays import Array, is_torch, pointer, share_memory, take, values
 
 FLOATS = ("f16", "bf16", "f32", "f8e4m3")
 MOST = 3.4e38  # of f32, as which scale and softcap reach a kernel
@@ -30,6 +30,13 @@ def whole(name, value):
     if not -LIMIT <= value < LIMIT:
         raise ValueError(f"expected {name} to fit 32 bits, got {value}")
     return int(value)
+
+
+def bound(name, most):
+    """A bound of lengths; None for None."""
+    if most is not None and whole(name, most) < 0:
+        raise ValueError(f"expected {name} to be 0 or more, got {most}")
+    return most if most is None else int(most)
 
 
 def flag(name, value):
@@ -134,6 +141,21 @@ def writable(name, x):
         raise ValueError(f"expected {name} to be writable, it is read-only")
 
 
+def caches(k, v, given):
+    """k and v, which k_new and v_new of `given` are written into."""
+    writable("k", k)
+    writable("v", v)
+    differ = "rotary_cos" in given or pointer(given["k_new"]) != pointer(given["v_new"])
+    if differ and pointer(k) == pointer(v) and 0 not in k.shape and given["k_new"].shape[1]:
+        raise ValueError("expected k and v to have memory of their own where k_new and v_new are written into them, they begin at one address")
+
+
+def alike(**arrays):
+    """All of NumPy, or all of PyTorch."""
+    if len({is_torch(x) for x in arrays.values()}) > 1:
+        raise TypeError(f"expected {', '.join(arrays)} all to be NumPy arrays or all PyTorch tensors, got both")
+
+
 def output(name, x, like, shape):
     a = operand(name, x, len(shape), (like.element if like.element != "f8e4m3" else "bf16",), ("q", like.place))
     if a.shape != tuple(shape):
@@ -214,6 +236,9 @@ def fresh(q, k, v, batch, given):
         raise ValueError("expected seqused_k besides k_new: it says where the cache ends")
     if "cu_seqlens_k" in given:
         raise ValueError("expected a cache of rows or pages besides k_new, packed keys have no room behind them")
+    for cache in (k, v):
+        if 0 not in cache.shape and lies_on_itself(cache):
+            raise ValueError(f"expected {cache.name}'s elements to lie apart where k_new and v_new are written into them, got strides {list(cache.strides)}")
     place = ("q", q.place)
     new_k, new_v = (operand(n, given[n], 4, (q.element,), place) for n in ("k_new", "v_new"))
     for new, cache in ((new_k, k), (new_v, v)):

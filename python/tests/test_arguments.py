@@ -1,8 +1,11 @@
 """Bad arguments get a sentence that names the operand and both values, before anything is compiled."""
+import sys
+
 import numpy as np
 import pytest
 
 import flash_mlir
+from played_torch import Played
 
 
 def array(*shape, dtype=np.float16):
@@ -129,6 +132,7 @@ CACHE_REFUSED = [
     ("past the table", paged(seqused_k=i32(17, 1)), ["seqused_k", "(16)", "17"]),
     ("two kinds of keys", paged(cu_seqlens_k=i32(0, 1, 2)), ["cu_seqlens_k or page_table"]),
     ("a bound too small", paged(max_seqlen_k=8), ["max_seqlen_k", "8", "9"]),
+    ("a cache of one row for all", cached(v_cache=np.lib.stride_tricks.as_strided(array(16, 2, 64), (2, 16, 2, 64), (0, 256, 128, 2))), ["v's elements", "apart", "[0, 128, 64, 1]"]),
     ("packed over a cache", cached(q=array(5, 4, 64), cu_seqlens_q=i32(0, 1, 2, 5)), ["k's batch (2)", "q's (3)"]),
 ]
 
@@ -146,6 +150,23 @@ def test_a_read_only_cache_takes_no_rows():
     call["v_cache"].flags.writeable = False
     with pytest.raises(ValueError, match="v to be writable"):
         flash_mlir.attention_with_kvcache(call.pop("q"), call.pop("k_cache"), call.pop("v_cache"), **call)
+
+
+def test_keys_and_values_are_not_written_into_one_cache():
+    call = cached(v_cache=None)
+    q, cache, _ = (call.pop(name) for name in ("q", "k_cache", "v_cache"))
+    run = lambda **more: flash_mlir.attention_with_kvcache(q, cache, cache, **call | more)
+    with pytest.raises(ValueError, match="k and v to have memory of their own"):
+        run()
+    run(v_new=call["k_new"])  # the same rows
+    with pytest.raises(ValueError, match="k and v to have memory of their own"):  # of which only keys are turned
+        run(v_new=call["k_new"], rotary_cos=array(99, 32), rotary_sin=array(99, 32))
+    run(k_new=array(2, 0, 2, 64), v_new=array(2, 0, 2, 64))
+
+
+def test_bounds_of_lengths_are_any_integers():
+    call = packed() | dict(max_seqlen_q=np.int64(4), max_seqlen_k=np.int32(4))
+    flash_mlir.attention(call.pop("q"), call.pop("k"), call.pop("v"), **call)
 
 
 def test_backward_refuses():
@@ -176,6 +197,15 @@ def test_merge_refuses():
     ]:
         with pytest.raises(error, match=words):
             flash_mlir.merge(**(dict(o1=o, lse1=lse, o2=o, lse2=lse) | change))
+
+
+@pytest.mark.parametrize("name", ["o1", "lse1", "o2", "lse2"])
+def test_merge_takes_arrays_of_one_kind(monkeypatch, name):
+    monkeypatch.setitem(sys.modules, "torch", played := Played())
+    arrays = dict(o1=array(2, 8, 4, 64), lse1=np.zeros((2, 4, 8), np.float32))
+    arrays |= dict(o2=arrays["o1"], lse2=arrays["lse1"])
+    with pytest.raises(TypeError, match="o1, lse1, o2, lse2 all to be NumPy arrays or all PyTorch tensors"):
+        flash_mlir.merge(**arrays | {name: played.from_numpy(arrays[name])})
 
 
 @pytest.mark.parametrize("name", ["q", "k", "v"])
