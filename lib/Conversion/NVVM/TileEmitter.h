@@ -67,6 +67,8 @@ public:
   virtual mlir::Value slice(B &b, tile::SliceOp op, tile::SliceOp::Adaptor in) = 0;
   /// Stores via the op's ring, beside what follows.
   virtual void storeStaged(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in) = 0;
+  /// Behind a store from registers, whose lanes part where rows end.
+  virtual void stored(B &, tile::StoreOp) {}
 
   // Products
   virtual mlir::Value mma(B &b, tile::MmaOp op, tile::MmaOp::Adaptor in) = 0;

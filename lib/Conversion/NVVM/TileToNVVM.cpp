@@ -183,10 +183,12 @@ void addPatterns(RewritePatternSet &patterns, const TypeConverter &types, Machin
     return {m.fragments.load(b, op, in)};
   });
   add(+[](Machine &m, B &b, tile::StoreOp op, tile::StoreOp::Adaptor in) -> Values {
-    if (op.getRing() && !op.getSum())
+    if (op.getRing() && !op.getSum()) {
       m.emitter.storeStaged(b, op, in);
-    else
+    } else {
       m.fragments.store(b, op, in);
+      m.emitter.stored(b, op);
+    }
     return {};
   });
   add(+[](Machine &m, B &b, tile::KeepTurnOp op, tile::KeepTurnOp::Adaptor in) -> Values {

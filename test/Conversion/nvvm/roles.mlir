@@ -32,6 +32,10 @@
 // CHECK:             llvm.inline_asm {{.*}}wgmma.wait_group.sync.aligned 1;
 // CHECK:             llvm.inline_asm {{.*}}wgmma.wait_group.sync.aligned 0;
 // CHECK:             llvm.inline_asm has_side_effects asm_dialect = att "@$1 mbarrier.arrive.shared::cta.b64 _, [$0];"
+// Lanes part where rows end, and meet again behind the last row.
+// CHECK-COUNT-4:     llvm.store %{{.*}}, %{{.*}} {alignment = 16 : i64} : vector<4xi32>, !llvm.ptr<1>
+// CHECK-NOT:         llvm.store
+// CHECK:             nvvm.bar.warp.sync
 // CHECK-NOT:         builtin.unrealized_conversion_cast
 func.func @overlap(%k: !m {flash.arg = "k"}, %o: !m {flash.arg = "o"}, %n: index {flash.arg = "n"})
     attributes {flash.kernel, flash.target = #flash.target<"sm_90a">, flash.threads = 384 : i64, flash.shared_bytes = 28720 : i64} {
