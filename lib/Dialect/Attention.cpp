@@ -69,15 +69,11 @@ static LogicalResult verifyTables(ProblemOpInterface op, Size batch) {
       return op->emitOpError() << "expected " << name << " to be a "
                                << (isa<RankedTensorType>(type) ? "memref" : "tensor")
                                << " as q is, got " << type;
-    if (failed(hasTable(op, name, type, 1 + isPages,
-                        isPages  ? "batch x pages"
-                        : isEnds ? "batch + 1"
-                                 : "batch")))
+    if (isEnds ? failed(hasEnds(op, name, type))
+               : failed(hasTable(op, name, type, 1 + isPages, isPages ? "batch x pages" : "batch")))
       return failure();
     if (isPages && op.getKvBatchIdx()) // picks a row of any
       continue;
-    if (isEnds && type.getDimSize(0) == 0)
-      return op->emitOpError() << "expected " << name << " of batch + 1 elements, got 0";
     if (name == "cu_seqlens_k" && op.getKvBatchIdx())
       continue;
     if (failed(equal(op, {name, "batch", plus(type.getDimSize(0), isEnds ? -1 : 0)}, batch)))
@@ -112,6 +108,13 @@ public:
   LogicalResult haveLogits(StringRef name, ShapedType type) {
     return hasLogits(op, name, type, {"q", "heads", last(q, 2)});
   }
+  Size batch() const {
+    if (!packed)
+      return {"q", "batch", q.getDimSize(0)};
+    ShapedType ends = typeOf(ProblemOpInterface(op).getCuSeqlensQ());
+    return {"cu_seqlens_q", "batch", // a table of no dimensions is refused with the others
+            ends.getRank() ? plus(ends.getDimSize(0), -1) : ShapedType::kDynamic};
+  }
 
   ProblemOpInterface op;
   ShapedType q, k, v;
@@ -132,13 +135,6 @@ private:
   /// Sizes before the columns, from the last, as q's and k's verifiers name them.
   LogicalResult sizesEqual(StringRef name, ShapedType type, StringRef like, ShapedType likeType,
                            int64_t partial);
-  Size batch() const {
-    if (!packed)
-      return {"q", "batch", q.getDimSize(0)};
-    ShapedType ends = typeOf(ProblemOpInterface(op).getCuSeqlensQ());
-    return {"cu_seqlens_q", "batch", // a table of no dimensions is refused with the others
-            ends.getRank() ? plus(ends.getDimSize(0), -1) : ShapedType::kDynamic};
-  }
 
   bool packed, packedK, paged;
 };
@@ -251,7 +247,8 @@ LogicalResult AttentionOp::verify() {
   // o and lse have q's dimensions, and one for the parts before them.
   ShapedType o = getOutputType(), lse = getLseType();
   const int64_t partial = o.getRank() == inputs.q.getRank() + 1;
-  if (failed(inputs.haveRows("o", o, partial)) || failed(hasSchedule(*this, getSchedule())))
+  if (failed(inputs.haveRows("o", o, partial)) ||
+      failed(hasSchedule(*this, getSchedule(), inputs.batch())))
     return failure();
   if (getSchedule() && !partial)
     return emitOpError("expected a schedule with a partial o: it says how many parts there are");

@@ -1,5 +1,7 @@
 //===- Checks.cpp - demands that several verifiers make -------------------===//
 #include "Checks.h"
+#include "flash/Schedule/Plan.h"
+#include "flash/Schedule/WorkOrder.h"
 
 using namespace mlir;
 using namespace flash;
@@ -77,10 +79,33 @@ int64_t checks::plus(int64_t size, int64_t more) {
   return ShapedType::isDynamic(size) ? size : size + more;
 }
 
-LogicalResult checks::hasSchedule(Operation *op, Value schedule) {
-  return success(!schedule ||
-                 succeeded(hasTable(op, "schedule", cast<ShapedType>(schedule.getType()), 2,
-                                    "4 x batch + 1")));
+LogicalResult checks::hasEnds(Operation *op, StringRef owner, ShapedType type) {
+  if (failed(hasTable(op, owner, type, 1, "batch + 1")))
+    return failure();
+  if (type.getDimSize(0) == 0)
+    return op->emitOpError() << "expected " << owner << " of batch + 1 elements, got 0";
+  return success();
+}
+
+LogicalResult checks::hasSchedule(Operation *op, Value schedule, Size batch) {
+  if (!schedule)
+    return success();
+  if (op->getNumResults())
+    return op->emitOpError("expected no schedule over tensors: a kernel writes it in place");
+  auto type = cast<ShapedType>(schedule.getType());
+  const std::string rows = std::to_string(schedule::scheduleRows);
+  if (failed(hasTable(op, "schedule", type, 2, rows + " x batch + 1")))
+    return failure();
+  if (!type.isDynamicDim(0) && type.getDimSize(0) != schedule::scheduleRows)
+    return op->emitOpError() << "expected schedule of " << rows << " rows, got "
+                             << type.getDimSize(0);
+  return equal(op, {"schedule", "batch", plus(type.getDimSize(1), -1)}, batch);
+}
+
+LogicalResult checks::hasHeadSize(Operation *op, StringRef owner, int64_t columns) {
+  if (auto why = schedule::whyNotHeadSize(owner.str(), columns))
+    return op->emitOpError() << *why;
+  return success();
 }
 
 LogicalResult checks::hasLogits(Operation *op, StringRef owner, ShapedType type, Size heads) {

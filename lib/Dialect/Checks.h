@@ -31,8 +31,12 @@ LogicalResult hasRows(Operation *op, StringRef owner, ShapedType type);
 /// A table of sequences: i32, contiguous.
 LogicalResult hasTable(Operation *op, StringRef owner, ShapedType type, int64_t rank,
                        StringRef shape);
+/// Where packed sequences end: batch + 1 elements.
+LogicalResult hasEnds(Operation *op, StringRef owner, ShapedType type);
 /// What says how many parts of keys each sequence has; null where nothing does.
-LogicalResult hasSchedule(Operation *op, mlir::Value schedule);
+LogicalResult hasSchedule(Operation *op, mlir::Value schedule, Size batch);
+/// A head size that some attention has, of keys or of values.
+LogicalResult hasHeadSize(Operation *op, StringRef owner, int64_t columns);
 /// f32, one logit a head, or the gradient of one.
 LogicalResult hasLogits(Operation *op, StringRef owner, ShapedType type, Size heads);
 

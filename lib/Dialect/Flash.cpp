@@ -93,14 +93,24 @@ LogicalResult CombineOp::verify() {
       failed(equal(*this, {"lse_partial", "length", last(lse, 1)},
                    {"o_partial", "length", last(o, 3)})))
     return failure();
-  if (failed(hasSchedule(*this, getSchedule())))
-    return failure();
   if (static_cast<bool>(getCuSeqlensQ()) != packed || static_cast<bool>(getMaxSeqlenQ()) != packed)
     return emitOpError("expected cu_seqlens_q and max_seqlen_q of packed parts, and of no other");
-  for (auto [name, table, shape] : {std::tuple{"cu_seqlens_q", getCuSeqlensQ(), "batch + 1"},
-                                    {"seqused_q", getSequsedQ(), "batch"}})
-    if (table && failed(hasTable(*this, name, cast<ShapedType>(table.getType()), 1, shape)))
+  Size batch{"o_partial", "batch", o.getDimSize(1)};
+  if (packed) {
+    auto ends = cast<ShapedType>(getCuSeqlensQ().getType());
+    if (failed(hasEnds(*this, "cu_seqlens_q", ends)))
       return failure();
+    batch = {"cu_seqlens_q", "batch", plus(ends.getDimSize(0), -1)};
+  }
+  if (getSequsedQ()) {
+    auto used = cast<ShapedType>(getSequsedQ().getType());
+    if (failed(hasTable(*this, "seqused_q", used, 1, "batch")) ||
+        failed(equal(*this, {"seqused_q", "batch", used.getDimSize(0)}, batch)))
+      return failure();
+  }
+  if (failed(hasSchedule(*this, getSchedule(), batch)) ||
+      failed(hasHeadSize(*this, "o_partial", last(o, 1))))
+    return failure();
   ShapedType joined = getOutputType(), joinedLse = getLseType();
   if (failed(
           hasRank(*this, "o", joined, 4 - packed,
@@ -149,14 +159,23 @@ LogicalResult AppendOp::verify() {
     auto [name, type] = named;
     if (failed(hasRank(*this, name, type, 4, index < 2 ? fresh : cached)) ||
         failed(hasElement(*this, name, type, element, " as k_new's")) ||
-        failed(hasRows(*this, name, type)))
+        failed(hasRows(*this, name, type)) ||
+        failed(hasHeadSize(*this, name, type.getShape().back())))
       return failure();
   }
   const Size batch{"k_new", "batch", kNew.getDimSize(0)};
+  const bool paged = static_cast<bool>(getPageTable());
   if (failed(equal(*this, {"v_new", "batch", vNew.getDimSize(0)}, batch)) ||
       failed(equal(*this, {"v_new", "length", vNew.getDimSize(1)},
-                   {"k_new", "length", kNew.getDimSize(1)})))
+                   {"k_new", "length", kNew.getDimSize(1)})) ||
+      (!paged && !getKvBatchIdx() && failed(equal(*this, {"k", "batch", k.getDimSize(0)}, batch))))
     return failure();
+  for (auto [dim, what] :
+       {std::pair{0, paged ? "pages" : "batch"}, {1, paged ? "page size" : "length"}})
+    if (failed(equal(*this, {"v", what, v.getDimSize(dim)}, {"k", what, k.getDimSize(dim)})))
+      return failure();
+  if (paged && k.getDimSize(1) == 0)
+    return emitOpError("expected pages of at least 1 row, got 0");
   for (auto [mine, cache] : {std::pair{all[0], all[2]}, {all[1], all[3]}})
     for (auto [dim, what] : {std::pair{2, "heads"}, {3, "head size"}})
       if (failed(equal(*this, {cache.first, what, cache.second.getDimSize(dim)},
@@ -192,9 +211,10 @@ LogicalResult AppendOp::verify() {
         failed(hasElement(*this, name, type, element, " as k_new's")) ||
         failed(hasRows(*this, name, type)))
       return failure();
-  if (failed(
-          equal(*this, {"sin", "pairs", sin.getDimSize(1)}, {"cos", "pairs", cos.getDimSize(1)})))
-    return failure();
+  for (auto [dim, what] : {std::pair{0, "positions"}, {1, "pairs"}})
+    if (failed(
+            equal(*this, {"sin", what, sin.getDimSize(dim)}, {"cos", what, cos.getDimSize(dim)})))
+      return failure();
   if (2 * cos.getDimSize(1) > kNew.getDimSize(3))
     return emitOpError() << "expected cos to turn at most k_new's head size (" << kNew.getDimSize(3)
                          << "), got " << 2 * cos.getDimSize(1);
@@ -213,8 +233,14 @@ LogicalResult AppendOp::verify() {
     if (failed(equal(*this, {"q turned", "size", turned.getDimSize(dim)},
                      {"q", "size", q.getDimSize(dim)})))
       return failure();
-  if (packed && (failed(hasTable(*this, "cu_seqlens_q", cast<ShapedType>(getCuSeqlensQ().getType()),
-                                 1, "batch + 1"))))
+  Size rows{"q", "batch", q.getDimSize(0)};
+  if (packed) {
+    auto ends = cast<ShapedType>(getCuSeqlensQ().getType());
+    if (failed(hasEnds(*this, "cu_seqlens_q", ends)))
+      return failure();
+    rows = {"cu_seqlens_q", "batch", plus(ends.getDimSize(0), -1)};
+  }
+  if (failed(equal(*this, rows, batch)))
     return failure();
   return equal(*this, {"q", "head size", q.getShape().back()},
                {"k_new", "head size", kNew.getDimSize(3)});

@@ -369,6 +369,9 @@ Or<Request> flash::readRequest(const std::string &text) {
   if (reader.whyNot)
     return invalid(*reader.whyNot);
 
+  if (r.merge)
+    if (auto why = schedule::whyNotHeadSize("o1", p.headSizeV))
+      return invalid(*why);
   if (auto why = schedule::whyNotProblem(p))
     return invalid(*why);
   if (r.merge)

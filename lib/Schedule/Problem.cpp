@@ -6,17 +6,32 @@ namespace flash::schedule {
 
 static std::string number(int64_t value) { return std::to_string(value); }
 
+namespace {
+constexpr int64_t widest = 256;
+constexpr HeadTile widerV{64, 512}; // the one pair past the widest
+
+bool isPlain(int64_t size, int64_t step) {
+  return size >= step && size <= widest && size % step == 0;
+}
+std::string plainRule(int64_t step) {
+  return "a multiple of " + number(step) + " from " + number(step) + " to " + number(widest);
+}
+} // namespace
+
+std::optional<std::string> whyNotHeadSize(std::string_view owner, int64_t size) {
+  if (isPlain(size, 8) || size == widerV.dv)
+    return std::nullopt;
+  return "expected " + std::string(owner) + "'s head size (" + number(size) + ") to be " +
+         plainRule(8) + ", or " + number(widerV.dv);
+}
+
 static std::optional<std::string> whyNotHeadSizes(const Problem &problem) {
   const int64_t d = problem.headSize, dv = problem.headSizeV;
-  const int64_t step = problem.element == ElementType::f8 ? 16 : 8, widest = 256;
-  const HeadTile widerV{64, 512}; // the one pair past the widest
-  auto plain = [&](int64_t size) { return size >= step && size <= widest && size % step == 0; };
-  const std::string rule =
-      "a multiple of " + number(step) + " from " + number(step) + " to " + number(widest);
-  if (!plain(d))
-    return "expected q's head size (" + number(d) + ") to be " + rule;
-  if (!plain(dv) && !(d == widerV.d && dv == widerV.dv))
-    return "expected v's head size (" + number(dv) + ") to be " + rule + ", or " +
+  const int64_t step = problem.element == ElementType::f8 ? 16 : 8;
+  if (!isPlain(d, step))
+    return "expected q's head size (" + number(d) + ") to be " + plainRule(step);
+  if (!isPlain(dv, step) && !(d == widerV.d && dv == widerV.dv))
+    return "expected v's head size (" + number(dv) + ") to be " + plainRule(step) + ", or " +
            number(widerV.dv) + " where q's (" + number(d) + ") is " + number(widerV.d);
   return std::nullopt;
 }

@@ -24,6 +24,14 @@ struct OrderWork : flash::impl::FlashOrderWorkBase<OrderWork> {
       FailureOr<schedule::Plan> plan = planOf(op, fixed);
       if (failed(plan))
         return WalkResult::interrupt();
+      if (attention && attention.getSchedule() &&
+          plan->order != schedule::WorkOrder::varlenDynamic) {
+        op->emitOpError() << "expected order "
+                          << schedule::orderName(schedule::WorkOrder::varlenDynamic)
+                          << " besides schedule, the plan's is " << schedule::orderName(plan->order)
+                          << "; set the plan's order, or leave schedule out";
+        return WalkResult::interrupt();
+      }
       auto order = StringAttr::get(op.getContext(), schedule::orderName(plan->order));
       PlanAttr attr = filled(op.getPlanAttr(), "order", order, plan->reasons.order);
       if (op.getTargetAttr().target() != schedule::Target::cpu)

@@ -137,6 +137,9 @@ struct Refusal {
 /// sizes.
 std::optional<std::string> whyNotProblem(const Problem &problem);
 
+/// The sentence for columns that no attention has, neither of keys nor of values; `owner` has them.
+std::optional<std::string> whyNotHeadSize(std::string_view owner, int64_t size);
+
 std::variant<Plan, Refusal> makePlan(const Problem &problem, const PlanOverrides &overrides = {});
 
 /// The default tile of a plan's problem for any number of queries: plans name what differs from it.
