@@ -14,7 +14,8 @@ compiled first, by a pool of processes, into the disk cache.
 
 --target sm_80 times the kernels of older devices on this one: the bar is FlashAttention-2, whose instructions are the same. Each
 --plan ("tile = [64, 64], stages = 2") is one more column; where we refuse a row, the first plan that fits is held to its bar.
---deterministic is a column too, of suite bwd, and with --element f16 so are ours in bf16: f16 has to be as fast.
+--deterministic is a column too, of suite bwd, and with --element f16 so are ours in bf16: f16 has to be as fast. Suite heads has a
+column `wide`, of rows whose V is narrower than K: ours with a V as wide as K, whose TFLOP/s the narrow one has to reach.
 """
 import argparse
 import collections
@@ -37,6 +38,7 @@ LEAST = {"sm_90a": 0.98, "sm_80": 1.00}  # of the bar, for every row
 LEAST_BACKWARD = 0.92
 PEERS = {"cudnn": "cuDNN", "fa2": "FA-2", "flex": "Flex"}
 OTHER_HEADS = [(96, 96), (192, 192), (192, 128), (64, 256), (64, 512)]
+LENGTHS = [512, 1024, 2048, 4096, 8192, 16384]  # of a V narrower than K; the others' is 4096
 # suite, name, which rows, the geometric mean they must reach on sm_90a and on sm_80
 MEANS = [
     ("fwd", "all", lambda r: True, 1.10, 1.10),
@@ -53,14 +55,15 @@ MEANS = [
 ]
 MEANS += [("bwd", name, wanted, 1.00, 1.05) for suite, name, wanted, *_ in MEANS if suite == "fwd"]
 # A speed that must not be lost: what it is, whose time over whose it is, the geometric mean it must reach
-KEEPS = [("f16 over bf16", "bf16", "ours", 0.97), ("deterministic over not", "ours", "determ.", 0.85)]
+KEEPS = [("f16 over bf16", "bf16", "ours", 0.97), ("deterministic over not", "ours", "determ.", 0.85), ("(192, 128) over 192, by work", "wide", "ours", 1.00)]
 
 
 def problems(suites, only="", quick=False, target="sm_90a"):
     rows = json.loads(TARGETS.read_text())["rows"]
     for d, dv in OTHER_HEADS:
         for causal in (False, True):
-            rows.append(dict(suite="heads", b=4, hq=2048 // d, hkv=2048 // d, sq=4096, sk=4096, d=d, dv=dv, causal=causal, peer="cudnn"))
+            for s in LENGTHS if dv < d else [4096]:
+                rows.append(dict(suite="heads", b=16384 // s, hq=2048 // d, hkv=2048 // d, sq=s, sk=s, d=d, dv=dv, causal=causal, peer="cudnn"))
     for r in rows:
         if target != "sm_90a":
             r.update(peer="fa2", best_over_peer=1.0)
@@ -82,19 +85,33 @@ def is_backward(p):
     return p["suite"] == "bwd"
 
 
-def columns(element, deterministic, plans):
+def widened(p):
+    """The problem with a V as wide as K; None where it is."""
+    return dict(p, dv=p["d"]) if p.get("dv", p["d"]) < p["d"] else None
+
+
+def work_of(p):
+    return _timing.flops(p["b"], p["hq"], p["sq"], p["sk"], p["d"], p.get("dv", p["d"]), p["causal"], p.get("left", -1))
+
+
+def columns(element, deterministic, plans, wide=False):
     """What is timed of ours: by name, how it is called."""
     own = {"ours": dict(element=element)}
     if element != "bf16":
         own["bf16"] = dict(element="bf16")
     if deterministic:
         own["determ."] = dict(element=element, deterministic=True)
+    if wide:
+        own["wide"] = dict(element=element, wide=True)
     return own | {f"plan {i}": dict(element=element, plan=f"#flash.plan<{plan}>") for i, plan in enumerate(plans, 1)}
 
 
-def prepare(p, target, element, plan=None, deterministic=False):
+def prepare(p, target, element, plan=None, deterministic=False, wide=False):
     """Compiles our kernels of a problem into the disk cache; the plan of what is timed, or None: what fails does so again, and is
     reported, where it is called."""
+    p = widened(p) if wide else p
+    if p is None:
+        return None
     shape = lambda s, heads, d: (p["b"], s, heads, d)
     shapes = shape(p["sq"], p["hq"], p["d"]), shape(p["sk"], p["hkv"], p["d"]), shape(p["sk"], p["hkv"], p.get("dv", p["d"]))
     compiled = lambda **options: flash_mlir.compile(*shapes, element=element, target=target, **options, **mask_of(p))
@@ -204,7 +221,7 @@ def distance(got, want):
 def compare(p, own, peers, flush, target):
     """The row of a problem: milliseconds of each column, the distance to another's result, and the ratio to the bar."""
     element = own["ours"]["element"]
-    work = _timing.flops(p["b"], p["hq"], p["sq"], p["sk"], p["d"], p.get("dv", p["d"]), p["causal"], p.get("left", -1))
+    work = work_of(p)
     row = dict({key: p[key] for key in p if not key.endswith("_ms")}, name=name_of(p), element=element, flops=work * (_timing.BACKWARD_WORK if is_backward(p) else 1))
     arrays = {e: inputs(p, e) for e in {how["element"] for how in own.values()}}
     calls, notes, mine = {}, {}, None
@@ -212,9 +229,14 @@ def compare(p, own, peers, flush, target):
         how = dict(own.get(name, {}))
         if how.get("deterministic") and not is_backward(p):
             continue
-        operands = arrays[how.pop("element", element)]
+        of, operands = p, arrays[how.pop("element", element)]
+        if how.pop("wide", False):
+            of = widened(p)
+            if of is None:
+                continue
+            operands = inputs(of, element)
         try:
-            call = ours(p, operands, target, **how) if name in own else peer(name, p, operands)
+            call = ours(of, operands, target, **how) if name in own else peer(name, p, operands)
             result = call()
         except Exception as e:  # who cannot is a dash in the table
             if name == "ours" and not isinstance(e, NotImplementedError):
@@ -228,10 +250,12 @@ def compare(p, own, peers, flush, target):
         calls[name] = call
     if notes:
         row["cannot"] = notes
-    held = next((name for name in own if name in calls), None)  # ours, or the first plan that fits
+    held = next((name for name in own if name in calls and name != "wide"), None)  # ours, or the first plan that fits
     if held is None:
         return dict(row, refused=notes["ours"])
     row["ms"] = dict(zip(calls, _timing.measure(list(calls.values()), flush)))
+    if "wide" in calls:  # as much of its time as the row is of its work
+        row["ms"]["wide"] *= work / work_of(widened(p))
     if p["peer"] in calls:
         row["bar_ms"] = row["ms"][p["peer"]] / p.get("best_over_peer", 1.0)
         row["ratio"] = row["bar_ms"] / row["ms"][held]
@@ -339,7 +363,7 @@ def time_rows(a, peers, tell):
     torch = _timing.pytorch("grid.py")  # before the pool forks; CUDA is first touched after it
 
     wanted = list(problems(a.suite.split(","), a.only, a.quick, a.target))
-    own, start = columns(a.element, a.deterministic, a.plan), time.time()
+    own, start = columns(a.element, a.deterministic, a.plan, any(map(widened, wanted))), time.time()
     with concurrent.futures.ProcessPoolExecutor(a.jobs, multiprocessing.get_context("fork")) as pool:
         plans = [x.result() for x in [pool.submit(prepare, p, a.target, **how) for how in own.values() for p in wanted]]
     tell(f"kernels of {len(wanted)} problems ready in {time.time() - start:.0f} s with {a.jobs} processes")
@@ -378,7 +402,7 @@ def main():
     peers = a.peers.split(",") if a.peers else []
     if unknown := [x for x in a.suite.split(",") if x not in suites] + [x for x in peers if x not in PEERS]:
         ap.error(f"expected suites of {', '.join(sorted(suites))} and peers of {', '.join(PEERS)}, got {', '.join(unknown)}")
-    names = list(columns(a.element, a.deterministic, a.plan))[1:]
+    names = list(columns(a.element, a.deterministic, a.plan, "heads" in a.suite.split(",")))[1:]
     table, lines = json_lines(a.json)
     tell = lambda text: print(text, file=sys.stdout if table else sys.stderr, flush=True)
     start = time.time()

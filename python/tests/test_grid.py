@@ -39,11 +39,28 @@ def test_gradients_are_timed_at_three_head_sizes_six_lengths_and_two_masks():
     assert all((r["peer"], r["best_over_peer"]) == ("fa2", 1.0) for r in grid.problems(["bwd"], target="sm_80"))
 
 
+def test_a_narrow_v_is_timed_at_six_lengths_and_held_to_the_wide_one():
+    rows = [r for r in grid.problems(["heads"]) if grid.widened(r)]
+    assert {(r["d"], r["dv"], r["sq"], r["causal"]) for r in rows} == {(192, 128, 512 << i, c) for i in range(6) for c in (False, True)}
+    assert len(rows) == 12 and all(r["b"] * r["sq"] == 16384 for r in rows)
+    assert all(grid.work_of(r) / grid.work_of(grid.widened(r)) == pytest.approx(320 / 384) for r in rows)
+    assert all(grid.widened(r) is None for r in grid.problems(["fwd", "gqa", "local"]))
+
+
+def test_the_wide_one_has_the_rows_share_of_its_time(monkeypatch):
+    monkeypatch.setattr(grid, "inputs", lambda p, element: (element, p.get("dv", p["d"])))
+    monkeypatch.setattr(grid, "ours", lambda p, arrays, target, element=None: lambda: (arrays, p.get("dv", p["d"])))
+    monkeypatch.setattr(grid._timing, "measure", lambda calls, flush: [float(call()[1]) for call in calls])
+    timed = lambda p: grid.compare(p, grid.columns("bf16", False, [], wide=True), [], None, "sm_90a")["ms"]
+    assert timed(next(grid.problems(["heads"], "d192/128"))) == dict(ours=128.0, wide=pytest.approx(192 * 320 / 384))
+    assert timed(next(grid.problems(["fwd"], "d128"))) == dict(ours=128.0)
+
+
 def test_columns():
     assert list(grid.columns("bf16", False, [])) == ["ours"]
-    own = grid.columns("f16", True, ["stages = 2"])
+    own = grid.columns("f16", True, ["stages = 2"], wide=True)
     assert own == {"ours": dict(element="f16"), "bf16": dict(element="bf16"), "determ.": dict(element="f16", deterministic=True),
-                   "plan 1": dict(element="f16", plan="#flash.plan<stages = 2>")}
+                   "wide": dict(element="f16", wide=True), "plan 1": dict(element="f16", plan="#flash.plan<stages = 2>")}
     for name, over, under, _ in grid.KEEPS:
         assert {over, under} <= own.keys(), name
 
@@ -64,11 +81,12 @@ def test_means_of_gradients(tmp_path, target, ratio, verdict):
 
 
 def test_what_must_not_be_lost(tmp_path):
-    _, lines = read(tmp_path, [row(bf16=0.98, **{"determ.": 1.25}), row(bf16=0.96, **{"determ.": 1.25}), row("fwd")])
+    _, lines = read(tmp_path, [row(bf16=0.98, **{"determ.": 1.25}), row(bf16=0.96, **{"determ.": 1.25}), row("fwd"), row("heads", wide=1.01)])
     assert found(lines, "speed of f16 over bf16") == f"speed of f16 over bf16:  {math.sqrt(0.98 * 0.96):.3f} of  2 rows   must be 0.97: MISSED, the least 0.960"
     assert found(lines, "speed of deterministic") == "speed of deterministic over not:  0.800 of  2 rows   must be 0.85: MISSED, the least 0.800"
+    assert found(lines, "speed of (192, 128)") == "speed of (192, 128) over 192, by work:  1.010 of  1 rows   must be 1.00: ok, the least 1.010"
     header = found(lines, "TFLOP/s").split()
-    assert header == ["TFLOP/s", "ours", "bf16", "determ.", "cuDNN", "bar", "ratio"]
+    assert header == ["TFLOP/s", "ours", "bf16", "determ.", "wide", "cuDNN", "bar", "ratio"]
 
 
 def test_refused_rows_are_counted(tmp_path):
