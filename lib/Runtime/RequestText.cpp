@@ -68,7 +68,7 @@ std::string flash::keyOf(const Request &request) {
     os << " packed " << p.packedQ << ' ' << p.packedK << " used " << p.usedQ << ' ' << p.usedK
        << " pages " << (p.pageSize ? pageText(request) : "none") << " idx " << p.batchIdx << " pad "
        << p.leftpad << " append " << p.append << " rotary " << p.rotary << ' '
-       << p.rotaryInterleaved << ' ' << turnsByQuery(p);
+       << p.rotaryInterleaved << ' ' << (p.rotary > 0 && turnsByQuery(p));
   for (const auto &[name, on] : request.passes)
     os << ' ' << name << ' ' << on;
   return key;

@@ -143,7 +143,7 @@ def test_metadata_of_another_problem_is_refused():
                 flash_mlir.attention(*arrays, scheduler_metadata=metadata, **(call | change))
 
     kernel = "of this call's types, head sizes, mask, splits and tables, it was prepared for others"
-    refused(kernel, causal=True)
+    refused(kernel, window=(100, 0))
     refused(kernel, num_splits=3)
     refused(kernel, arrays=(q[:, :, :2], k, v))
     more = [np.concatenate((x, x[:1])) for x in (q, k, v, call["seqused_k"])]

@@ -176,6 +176,16 @@ def test_a_kernel_serves_all_tables():
     assert len(_cache._programs) == programs
 
 
+def test_a_window_as_wide_as_all_sequences_is_none():
+    from flash_mlir import _cache
+
+    q, k, ends = draw(8, 4, 32), draw(8, 2, 32, seed=1), i32(0, 3, 8)
+    o = flash_mlir.attention(q, k, k, cu_seqlens_q=ends, cu_seqlens_k=ends)
+    programs = set(_cache._programs)
+    assert np.array_equal(o, flash_mlir.attention(q, k, k, cu_seqlens_q=ends, cu_seqlens_k=ends, window=(7, 9)))
+    assert set(_cache._programs) == programs
+
+
 def test_offsets_past_2_to_the_31():
     """Page numbers past 2^20, and batch strides of 2^30; memory that nobody touches costs nothing."""
     size, width = 64, 32
