@@ -223,21 +223,25 @@ static int64_t keyTiles(const Plan &plan, const Problem &problem) {
              : ceilDiv(problem.lenK, plan.tileN);
 }
 
-/// Of all sequences; where each has its own number, the most that any has: what a long one gets
-/// whose fellows have no key.
-static int64_t plannedSplits(const Plan &plan, const Problem &problem) {
+static SplitQuestion splitQuestion(const Plan &plan, const Problem &problem) {
   const int64_t mTiles = queryTiles(plan, problem);
   const int64_t heads = plan.packGqa ? problem.kvHeads : problem.heads;
   const int64_t bytes =
       problem.lenK * (problem.headSize + problem.headSizeV) * elementBytes(problem.element);
   const int64_t tiles =
       plan.ownSplits ? mTiles : packedTiles(plan, problem).value_or(problem.batch * mTiles);
-  const SplitQuestion question{.tiles = heads * tiles,
-                               .mTiles = mTiles,
-                               .nTiles = keyTiles(plan, problem),
-                               .kvHeadBytes = bytes,
-                               .sms = smsOf(problem),
-                               .causalOrLocal = plan.mask.kind != MaskKind::dense};
+  return {.tiles = heads * tiles,
+          .mTiles = mTiles,
+          .nTiles = keyTiles(plan, problem),
+          .kvHeadBytes = bytes,
+          .sms = smsOf(problem),
+          .causalOrLocal = plan.mask.kind != MaskKind::dense};
+}
+
+/// Of all sequences; where each has its own number, the most that any has: what a long one gets
+/// whose fellows have no key.
+static int64_t plannedSplits(const Plan &plan, const Problem &problem) {
+  const SplitQuestion question = splitQuestion(plan, problem);
   return streamsKeys(plan, problem.target) ? streamedSplits(question) : numSplits(question);
 }
 
@@ -270,10 +274,13 @@ static std::optional<Refusal> chooseSplits(Plan &plan, const Problem &problem,
   } else {
     plan.splits = plannedSplits(plan, problem);
     plan.splitsAtLaunch = plan.splits > 1;
-    plan.reasons.splits = plan.splits == 1 ? "tiles fill the SMs, or keys are too few to split"
-                          : streamsKeys(plan, problem.target)
-                              ? "reading keys takes all time: the fewest key tiles a block and wave"
-                              : "tiles alone leave SMs idle";
+    plan.reasons.splits =
+        plan.splits == 1 ? "tiles fill the SMs, or keys are too few to split"
+        : streamsKeys(plan, problem.target)
+            ? "reading keys takes all time: the fewest key tiles a block and wave"
+        : fillsMachine(splitQuestion(plan, problem))
+            ? "a head's keys and values outgrow the L2 cache, a part of them stays in it"
+            : "tiles alone leave SMs idle";
     chooseOwnSplits(plan, problem, overrides);
   }
   return std::nullopt;

@@ -25,12 +25,14 @@ static bool isBusy(int64_t tiles, int64_t sms, int64_t waves) {
   return 10 * tiles >= 8 * sms * waves;
 }
 
+bool fillsMachine(const SplitQuestion &q) { return isBusy(q.tiles, q.sms, /*waves=*/1); }
+
 static constexpr int64_t tooFewToSplit = 4; ///< key tiles
 
 int64_t numSplits(const SplitQuestion &q) {
   if (q.tiles <= 0)
     return 1;
-  if (isBusy(q.tiles, q.sms, /*waves=*/1)) {
+  if (fillsMachine(q)) {
     // Tiles come in any order, but keys that outgrow the L2 cache are read from memory each time.
     bool outgrows = q.kvHeadBytes > l2SplitBudget && q.mTiles >= 2 * q.sms && !q.causalOrLocal;
     return outgrows ? min(ceilDiv(q.kvHeadBytes, l2SplitBudget), q.maxSplits) : 1;

@@ -18,6 +18,17 @@ def test_text_names_the_decisions_and_why():
         assert word in text
 
 
+@pytest.mark.parametrize("batch, queries, keys, count, why", [
+    (1, 200000, 200000, 2, "outgrow the L2 cache"),
+    (1, 4096, 4096, 1, "tiles fill the SMs"),
+    (1, 256, 65536, 4, "tiles alone leave SMs idle"),
+    (1, 1, 65536, 8, "reading keys takes all time"),
+])
+def test_splits_are_for_a_reason(batch, queries, keys, count, why):
+    splits = flash_mlir.explain((batch, queries, 16, 128), *[(batch, keys, 16, 128)] * 2, json=True)["splits"]
+    assert splits["count"] == count and why in splits["why"]
+
+
 def test_json_is_the_same_plan():
     plan = flash_mlir.explain(*SHAPES, causal=True, json=True)
     assert isinstance(plan, dict) and plan

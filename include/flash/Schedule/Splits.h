@@ -19,6 +19,9 @@ struct SplitQuestion {
   int64_t maxSplits = defaultMaxSplits;
 };
 
+/// Whether tiles alone keep the machine busy; what is split nevertheless outgrows the L2 cache.
+bool fillsMachine(const SplitQuestion &question);
+
 /// The smallest number of splits that fills the machine nearly as well as any (at least 1).
 int64_t numSplits(const SplitQuestion &question);
 
