@@ -169,6 +169,7 @@ constexpr Field planFields[] = {
     {"q_in_regs", FieldKind::flag},
     {"early_wait", FieldKind::flag},
     {"column_parts", FieldKind::integer},
+    {"apart", FieldKind::flag},
     {"ping_pong", FieldKind::flag},
     {"pack_gqa", FieldKind::flag},
     {"splits", FieldKind::integer},

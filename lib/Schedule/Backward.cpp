@@ -91,13 +91,18 @@ static std::vector<RingNeed> backwardRings(const Plan &plan, ElementType element
                     .stages = plan.stages,
                     .barriers = false}; // Q's and dO's
   };
+  const int64_t parts = plan.apart ? plan.columnParts : 1; // of Q and dO
   std::vector<RingNeed> rings = {ring("k", plan.tileN, plan.headTile, 1),
                                  ring("v", plan.tileN, plan.headTileV, 1),
-                                 ring("q", plan.tileM, plan.headTile, plan.stages),
-                                 ring("do", plan.tileM, plan.headTileV, plan.stages),
+                                 ring("q", plan.tileM, plan.headTile / parts, plan.stages),
+                                 ring("do", plan.tileM, plan.headTileV / parts, plan.stages),
                                  row("lse"),
                                  row("delta"),
                                  ring("ds", plan.tileN, plan.tileM, plan.overlap ? 2 : 1)};
+  if (plan.apart) {
+    rings.push_back(ring("q_rest", plan.tileM, plan.headTile / parts, plan.stages));
+    rings.push_back(ring("do_rest", plan.tileM, plan.headTileV / parts, plan.stages));
+  }
   if (!plan.roles && sharesKeys(warpsOf(plan), plan.tileN, plan.splitBy))
     rings.push_back(ring("p", plan.tileN, plan.tileM, 1));
   if (plan.stagedColumns)
@@ -156,6 +161,16 @@ static int64_t summedColumns(const Plan &plan) {
                                                      : plan.headTile;
 }
 
+/// Whether two blocks have one piece each of the columns of Q and dO, on a GPU of whole panels.
+static bool dividesColumns(const Plan &plan, Target target) {
+  const int64_t parts = 2;
+  auto divides = [&](int64_t columns) {
+    return columnPieces(columns, parts).size() == 1 &&
+           (target == Target::cpu || columns % (panelColumns * parts) == 0);
+  };
+  return plan.columnParts == parts && divides(plan.headTile) && divides(plan.headTileV);
+}
+
 static std::optional<std::string> whyNotOnSm90(const Plan &plan, const Problem &problem) {
   const int64_t keys = productRows * plan.consumers, queries = productRows * plan.consumers;
   if (plan.tileN != keys)
@@ -204,6 +219,7 @@ static void chooseTile(Plan &plan, const Problem &problem, const PlanOverrides &
       overrides.columnParts ? overrides.why
       : halves ? "consumers hold dK and dV up to " + std::to_string(widestOfRoles) + " columns"
                : "a block holds all columns of dK and dV";
+  plan.apart = overrides.apart.value_or(false);
   BackwardTile tile{cpuTile, cpuTile, 0, 1, 1, true, "a tile's operands stay in a core's caches"};
   const bool consumers = problem.target != Target::cpu && plan.roles;
   if (problem.target != Target::cpu && !plan.roles)
@@ -243,10 +259,13 @@ static void chooseTile(Plan &plan, const Problem &problem, const PlanOverrides &
       return std::holds_alternative<std::string>(
           layOut(backwardRings(plan, problem.element), machineOf(problem.target)));
     };
-    if (halves && !overrides.stages && isTooLarge())
+    if (halves && !overrides.stages && (plan.apart || isTooLarge()))
       plan.stages = 1;
-    // Of parts its gain is not measured, and with one slot dQ covers the wait for queries.
-    plan.overlap = overrides.overlap.value_or(plan.columnParts == 1);
+    // With one slot a half is fetched while the other is multiplied: +27 % at head size 256 dense,
+    // +21 % causal.
+    plan.apart = overrides.apart.value_or(plan.stages == 1 && dividesColumns(plan, problem.target));
+    // Of parts with two slots its gain is not measured.
+    plan.overlap = overrides.overlap.value_or(plan.columnParts == 1 || plan.apart);
     // Measured: +2 % at head size 128, +1 % at 64 where blocks differ, -1 % else.
     const bool stages = plan.headTile > 64 || plan.mask.kind != MaskKind::dense;
     if (!overrides.stagedColumns && stages && !plan.ordered && plan.columnParts == 1) {
@@ -315,6 +334,12 @@ static std::optional<std::string> whyNotBackward(const Plan &plan, const Problem
   if (plan.headTile % plan.columnParts || plan.headTileV % plan.columnParts)
     return "expected column_parts to divide head sizes " + std::to_string(plan.headTile) + " and " +
            std::to_string(plan.headTileV) + ", there are " + std::to_string(plan.columnParts);
+  if (plan.apart && (!dividesColumns(plan, problem.target) || plan.stages > 1))
+    return "apart is for two column_parts of whole panels of 64 columns and one stage, there "
+           "are " +
+           std::to_string(plan.columnParts) + " of " + std::to_string(plan.headTile) + " and " +
+           std::to_string(plan.headTileV) + " columns and " + std::to_string(plan.stages) +
+           "; leave apart out";
   if (problem.deterministic && !plan.ordered)
     return "deterministic gradients sum dQ in an order, the plan says ordered = false; leave it "
            "out";

@@ -33,6 +33,7 @@ schedule::PlanOverrides flash::overridesOf(PlanAttr plan) {
   fixed.qInRegisters = plan.getFlag("q_in_regs");
   fixed.earlyWait = plan.getFlag("early_wait");
   fixed.columnParts = plan.getInt("column_parts");
+  fixed.apart = plan.getFlag("apart");
   fixed.pingPong = plan.getFlag("ping_pong");
   fixed.deferMax = plan.getFlag("defer_max");
   fixed.multicast = plan.getFlag("multicast");

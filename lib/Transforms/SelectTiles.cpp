@@ -99,6 +99,8 @@ LogicalResult selectTile(AttentionBackwardOp op) {
   if (plan->columnParts > 1)
     attr = filled(attr, "column_parts", builder.getI64IntegerAttr(plan->columnParts),
                   plan->reasons.columnParts);
+  if (plan->apart)
+    attr = filled(attr, "apart", builder.getBoolAttr(true));
   if (plan->stagedColumns)
     attr = filled(attr, "staged_columns", builder.getI64IntegerAttr(plan->stagedColumns),
                   plan->reasons.staging);

@@ -55,6 +55,7 @@ BACKWARD_AXES = {
     "consumers": [1, 2, 3],
     "overlap": [False, True],
     "column_parts": [1, 2],
+    "apart": [False, True],
     "split_by": ["rows", "columns"],
     "staged_columns": [0, 32, 64, 128],
     "warps": [4, 8],

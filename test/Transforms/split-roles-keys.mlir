@@ -96,6 +96,42 @@ func.func @parts(%q: !w, %k: !w, %v: !w, %o: !w, %lse: !l, %do: !w, %dq: !w, %dk
   return
 }
 
+// Halves of Q and dO in rings of their own: what another block owns comes first, and is released
+// behind the scores; dV is multiplied beside dP.
+// CHECK-LABEL: func @apart(
+// CHECK: %[[Q:.*]] = flash_tile.ring "q" {releases = 2 : i64} : <1x64x64xbf16>
+// CHECK: %[[DO:.*]] = flash_tile.ring "do" {releases = 2 : i64} : <1x64x64xbf16>
+// CHECK: %[[QREST:.*]] = flash_tile.ring "q_rest" {releases = 2 : i64} : <1x64x64xbf16>
+// CHECK: %[[DOREST:.*]] = flash_tile.ring "do_rest" {releases = 2 : i64} : <1x64x64xbf16>
+// CHECK: flash_tile.ring "lse" with %[[QREST]]
+// CHECK: flash_tile.roles
+// CHECK: %[[OWN:.*]] = arith.muli %{{.*}}, %c64
+// CHECK: %[[OTHER:.*]] = arith.subi %c64, %[[OWN]]
+// CHECK: flash_tile.fill %{{.*}}] col %[[OTHER]] -> %[[QREST]]
+// CHECK: flash_tile.fill %{{.*}}] col %[[OTHER]] -> %[[DOREST]]
+// CHECK: flash_tile.fill %{{.*}}] col %[[OWN]] -> %[[Q]]
+// CHECK: flash_tile.fill %{{.*}}] col %[[OWN]] -> %[[DO]]
+// CHECK: flash_tile.wait %[[QREST]]
+// CHECK: %[[S0:.*]] = flash_tile.mma
+// CHECK: flash_tile.wait %[[Q]]
+// CHECK: %[[S:.*]] = flash_tile.mma %{{.*}}, %{{.*}} trans acc %[[S0]] : !flash_tile.flight<64x64xf32>
+// CHECK: flash_tile.wait %[[DOREST]]
+// CHECK: %[[DP0:.*]] = flash_tile.mma
+// CHECK: flash_tile.wait %[[DO]]
+// CHECK: %[[DP:.*]] = flash_tile.mma %{{.*}}, %{{.*}} trans acc %[[DP0]] : !flash_tile.flight<64x64xf32>
+// CHECK: flash_tile.mma_wait %[[S]]
+// CHECK: %[[P:.*]] = flash_tile.cast
+// CHECK: %[[DV:.*]] = flash_tile.mma %[[P]],
+// CHECK: flash_tile.mma_wait %[[DP]]
+// CHECK: flash_tile.release %[[DOREST]]
+// CHECK: flash_tile.map %[[P]],
+// CHECK: flash_tile.mma_wait %[[DV]]
+func.func @apart(%q: !n, %k: !n, %v: !n, %o: !n, %lse: !l, %do: !n, %dq: !n, %dk: !n, %dv: !n, %s: f32) {
+  flash.attention_backward %q, %k, %v, %o, %lse, %do scale %s outs(%dq, %dk, %dv : !n, !n, !n) by #flash.mask<dense>
+      {target = #flash.target<"cpu">, plan = #flash.plan<tile = [64, 128], stages = 1, consumers = 2, column_parts = 2, apart = true, ordered = false>} : !n, !n, !n, !n, !l, !n
+  return
+}
+
 // CHECK-LABEL: func @refused(
 // CHECK-SAME: 3 consumers do not divide 128 rows
 func.func @refused(%q: !n, %k: !n, %v: !n, %o: !n, %lse: !l, %do: !n, %dq: !n, %dk: !n, %dv: !n, %s: f32) {

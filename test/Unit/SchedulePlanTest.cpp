@@ -94,12 +94,21 @@ TEST(Plan, GradientsOfWideHeadsInParts) {
   EXPECT_EQ(plan.tileM, 64);
   EXPECT_EQ(plan.tileN, 128);
   EXPECT_EQ(plan.stages, 1); // two of Q and dO do not fit beside K and V
+  EXPECT_TRUE(plan.apart);   // so their halves come one by one
+  EXPECT_TRUE(plan.overlap);
+  EXPECT_LE(plan.sharedBytes, machineOf(Target::sm90).sharedBytesPerBlock);
+  EXPECT_FALSE(planned(p, {.apart = false}).overlap);
   const WorkShape<int64_t> shape = workShapeOf(plan, p);
   EXPECT_EQ(shape.heads, 2 * p.kvHeads);
   EXPECT_EQ(shape.section % 2, 0);
   EXPECT_EQ(planned(problem(Target::sm90)).columnParts, 1);
   p.headSizeV = 128, p.headSize = 192;
   EXPECT_EQ(planned(p).stages, 2);
+  EXPECT_FALSE(planned(p).apart);
+  EXPECT_EQ(
+      refused(p, {.apart = true}),
+      "apart is for two column_parts of whole panels of 64 columns and one stage, there are 2 "
+      "of 192 and 128 columns and 1; leave apart out");
   EXPECT_FALSE(planned(p).overlap);
   EXPECT_EQ(planned(p, {.columnParts = 4}).columnParts, 4);
   EXPECT_EQ(refused(p, {.consumers = 2, .hasRoles = true, .columnParts = 1}),

@@ -81,6 +81,9 @@ struct Plan {
   bool qInRegisters = false, earlyWait = false, pingPong = false;
   /// Backward: blocks that share a tile of keys, each with its part of the columns of dQ, dK, dV.
   int64_t columnParts = 1;
+  /// Of Q and of dO the columns that a block owns and the others have rings of their own: scores
+  /// alone read those, whose slots are fetched anew while the others are multiplied.
+  bool apart = false;
   bool deferMax = false;  ///< unmasked blocks are measured against an older maximum
   bool multicast = false; ///< two blocks share keys and values, each fetches half for both
   bool packGqa = false;
@@ -111,7 +114,7 @@ struct PlanOverrides {
   std::optional<int64_t> warps = {}; ///< that `consumers` were named as
   std::optional<SplitBy> splitBy = {};
   std::optional<int64_t> producerRegisters = {}, consumerRegisters = {};
-  std::optional<bool> pvFromRegisters = {}, overlap = {};
+  std::optional<bool> pvFromRegisters = {}, overlap = {}, apart = {};
   std::optional<bool> qInRegisters = {}, earlyWait = {}, pingPong = {};
   std::optional<int64_t> columnParts = {};
   std::optional<bool> deferMax = {}, multicast = {};

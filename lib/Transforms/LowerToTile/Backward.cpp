@@ -34,6 +34,8 @@ private:
                          piece.columns});
     return columns;
   }
+  /// The other half.
+  Columns othersOf(Columns half) { return {sub(k.index(half.size), half.first), half.size}; }
   Value sliced(Value tile, Columns columns) {
     if (!columns.first)
       return tile;
@@ -57,6 +59,7 @@ private:
   bool descends = false; ///< tiles go from the last to the first
   bool beside = false;   ///< products run beside other work, of consumers
   bool shares = false;   ///< warps have parts of P's rows, which products need whole
+  bool apart = false;    ///< Q and dO come in the columns that a block owns, and the others
   Tables keys;
   std::optional<Scores> scores;
   Value part; ///< of the columns, where blocks divide them
@@ -64,6 +67,7 @@ private:
   Value headsPerKv, q, key0, lenQ, lenK;
   Value qv, kv, vv, dov, lv, ev, sumv, dkv, dvv;
   Value qr, kr, vr, dor, lr, er, pr, dsr;
+  Value qRest, doRest; ///< where what others own has rings of its own
 };
 
 void BackwardBuilder::build() {
@@ -99,8 +103,14 @@ void BackwardBuilder::build() {
   dkv = k.view(dk, headSize, 1, false, keys), dvv = k.view(dv, headSizeV, 1, false, keys);
   kr = k.ring("k", N, D, element), vr = k.ring("v", N, Dv, element);
   beside = plan.getInt("consumers").has_value();
-  qr = k.ring("q", M, D, element), dor = k.ring("do", M, Dv, element);
-  lr = k.ring("lse", 1, M, b.getF32Type(), beside ? qr : Value());
+  apart = plan.getFlag("apart").value_or(false);
+  const int64_t parts = apart ? columnParts() : 1;
+  qr = k.ring("q", M, D / parts, element), dor = k.ring("do", M, Dv / parts, element);
+  if (apart)
+    qRest = k.ring("q_rest", M, D / parts, element),
+    doRest = k.ring("do_rest", M, Dv / parts, element);
+  Value firstOfQ = apart ? qRest : qr;
+  lr = k.ring("lse", 1, M, b.getF32Type(), beside ? firstOfQ : Value());
   er = k.ring("delta", 1, M, b.getF32Type(), beside ? dor : Value());
   const auto by = schedule::parseSplitBy(plan.getText("split_by").value_or("rows"));
   shares = schedule::sharesKeys(plan.getInt("warps").value_or(0), N, *by);
@@ -196,8 +206,16 @@ void BackwardBuilder::buildTile(ValueRange at) {
 SmallVector<Value> BackwardBuilder::buildBlock(Value kt, Value vt, Value bi, Value h, Value n,
                                                Value j, Value it, ValueRange carried) {
   Value row = mul(j, k.index(M));
-  auto fill = [&](Value view, Value ring) { tile::FillOp::create(b, view, bi, h, row, ring, it); };
-  if (beside) // statistics first: they come with their tiles
+  auto fill = [&](Value view, Value ring, Value col = {}) {
+    tile::FillOp::create(b, view, bi, h, row, ring, it, col);
+  };
+  const Columns ownOfQ = dkColumns.front(), ownOfDo = dvColumns.front();
+  const Columns restOfQ = apart ? othersOf(ownOfQ) : Columns(),
+                restOfDo = apart ? othersOf(ownOfDo) : Columns();
+  if (apart) { // in the order in which slots become free
+    fill(lv, lr), fill(qv, qRest, restOfQ.first), fill(dov, doRest, restOfDo.first);
+    fill(qv, qr, ownOfQ.first), fill(ev, er), fill(dov, dor, ownOfDo.first);
+  } else if (beside) // statistics first: they come with their tiles
     fill(lv, lr), fill(qv, qr), fill(ev, er), fill(dov, dor);
   else // so that a wait for dO is one for delta
     fill(qv, qr), fill(lv, lr), fill(ev, er), fill(dov, dor);
@@ -209,10 +227,18 @@ SmallVector<Value> BackwardBuilder::buildBlock(Value kt, Value vt, Value bi, Val
   const bool ahead = beside && !scores->softcap &&
                      schedule::keepsStatistics(M, D / columnParts(), Dv / columnParts(),
                                                plan.getInt("registers", 1).value_or(0));
-  Value qt = k.wait(qr, it), lse2 = ahead ? read(k.wait(lr, it)) : Value();
-  Value sf = product(kt, false, qt, true, N, M);
-  Value dot = k.wait(dor, it), dpf = product(vt, false, dot, true, N, M);
+  // Scores begin with the columns that others own, which are there early.
+  Value qt = k.wait(apart ? qRest : qr, it), lse2 = ahead ? read(k.wait(lr, it)) : Value();
+  Value sf = product(apart ? sliced(kt, restOfQ) : kt, false, qt, true, N, M);
+  if (apart)
+    qt = k.wait(qr, it), sf = product(sliced(kt, ownOfQ), false, qt, true, N, M, sf);
+  Value dot = k.wait(apart ? doRest : dor, it);
+  Value dpf = product(apart ? sliced(vt, restOfDo) : vt, false, dot, true, N, M);
+  if (apart)
+    dot = k.wait(dor, it), dpf = product(sliced(vt, ownOfDo), false, dot, true, N, M, dpf);
   Value lt = ahead ? Value() : k.wait(lr, it), s = scores->capped(await(sf), N, M);
+  if (apart && ahead)
+    tile::ReleaseOp::create(b, qRest, it);
   Value seen = tile::MaskOp::create(b, s.getType(), s, key0, row, lenQ, lenK, op.getMask(),
                                     /*group=*/1, /*trans=*/true);
   Value toLog2 = mulf(scores->softmaxScale, k.f32(log2e));
@@ -223,11 +249,16 @@ SmallVector<Value> BackwardBuilder::buildBlock(Value kt, Value vt, Value bi, Val
     return math::Exp2Op::create(b, math::FmaOp::create(b, x[0], toLog2, shift));
   });
   tile::ReleaseOp::create(b, lr, it);
+  if (apart && !ahead) // the lse came with it
+    tile::ReleaseOp::create(b, qRest, it);
   // What dP - delta is multiplied by. Under a cap P is narrowed first: both in full would fill the
-  // registers.
+  // registers. So they would where dV is multiplied beside dP.
   Value narrow, weight = p;
-  if (scores->softcap) { // c tanh(x) has the slope 1 - tanh(x)^2
+  if (apart || scores->softcap)
     narrow = k.cast(p, element);
+  if (apart)
+    weight = narrow;
+  if (scores->softcap) { // c tanh(x) has the slope 1 - tanh(x)^2
     weight = k.map({p, s}, N, M, [&](ImplicitLocOpBuilder &b, ValueRange x) -> Value {
       Value one = arith::ConstantOp::create(b, b.getF32FloatAttr(1));
       Value t = arith::DivFOp::create(b, x[1], scores->softcap);
@@ -239,7 +270,8 @@ SmallVector<Value> BackwardBuilder::buildBlock(Value kt, Value vt, Value bi, Val
   auto addTo = [&](ValueRange sums, ArrayRef<Columns> columns, Value a, Value tile) {
     Values flights;
     for (auto [sum, some] : llvm::zip_equal(sums, columns))
-      flights.push_back(product(a, false, sliced(tile, some), false, N, some.size, sum));
+      flights.push_back(
+          product(a, false, apart ? tile : sliced(tile, some), false, N, some.size, sum));
     return flights;
   };
   auto awaitAll = [&](ValueRange flights) {
@@ -253,16 +285,23 @@ SmallVector<Value> BackwardBuilder::buildBlock(Value kt, Value vt, Value bi, Val
   // Behind another block's dQ, which is added up while dV and dK are multiplied.
   const bool late = !dkFirst && plan.getFlag("overlap").value_or(false);
   Values dvf;
+  if (apart) // which also keeps the wait for dP behind the exponentials
+    dvf = multiplyDv();
   Value et = k.wait(er, it), delta = ahead ? read(et) : Value(), dp = await(dpf);
   if (!ahead)
     delta = read(et);
+  if (apart)
+    tile::ReleaseOp::create(b, doRest, it);
   Value ds = k.map({weight, dp, delta}, N, M, [&](ImplicitLocOpBuilder &b, ValueRange x) -> Value {
-    return mulf(x[0], arith::SubFOp::create(b, x[1], x[2]));
+    Value p = x[0];
+    if (!p.getType().isF32())
+      p = arith::ExtFOp::create(b, b.getF32Type(), p);
+    return mulf(p, arith::SubFOp::create(b, x[1], x[2]));
   });
   tile::ReleaseOp::create(b, er, it);
   if (shares)
     p = narrow ? narrow : k.cast(p, element);
-  else if (!late)
+  else if (!late && !apart)
     dvf = multiplyDv();
   ds = k.cast(ds, element);
   if (shares)
