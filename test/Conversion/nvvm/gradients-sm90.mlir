@@ -88,6 +88,36 @@
 // CHECK: scf.for %{{.*}} = %c0{{.*}} to %c8{{.*}} step %c1
 // CHECK: nvvm.setmaxregister increase 240
 
+// Halves of Q and dO by themselves: boxes begin at a half's columns, scores and dP are two products into the same registers
+// that are awaited once, and dV is in flight while dP is awaited.
+// CHECK-LABEL: llvm.func @apart(
+// CHECK: nvvm.setmaxregister decrease 24
+// CHECK: nvvm.mbarrier.arrive.expect_tx %[[FULL:.*]], %c16384_i32
+// CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global %{{.*}}, %[[Q:.*]], %[[FULL]], box[%[[COL:.*]], %{{.*}}, %{{.*}}, %{{.*}}]
+// CHECK: %[[NEXT:.*]] = arith.addi %[[COL]], %c64_i32
+// CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global %{{.*}}, %[[Q]], %[[FULL]], box[%[[NEXT]],
+// CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global %{{.*}}, %[[DO:.*]], %{{.*}}, box[%[[COL]],
+// CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global %{{.*}}, %[[Q]], %{{.*}}, box[%[[OWN:.*]], %{{.*}}, %{{.*}}, %{{.*}}]
+// CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global %{{.*}}, %[[DO]], %{{.*}}, box[%[[OWN]],
+// CHECK: nvvm.setmaxregister increase 240
+// CHECK: scf.for {{.*}} vector<64xf32>
+// CHECK: scf.for {{.*}} vector<64xf32>
+// CHECK: nvvm.mbarrier.try_wait.parity
+// CHECK: wgmma.fence
+// CHECK: da, db, 0, 1, 1, 0, 0;
+// CHECK: nvvm.mbarrier.try_wait.parity
+// CHECK: wgmma.fence
+// CHECK-NOT: da, db, 0,
+// CHECK: da, db, 1, 1, 1, 0, 0;
+// CHECK: nvvm.mbarrier.try_wait.parity
+// CHECK: da, db, 0, 1, 1, 0, 0;
+// CHECK: nvvm.mbarrier.try_wait.parity
+// CHECK-NOT: da, db, 0,
+// CHECK: "wgmma.wait_group.sync.aligned 2;"
+// CHECK: llvm.intr.exp2
+// CHECK: }, db, 1, 1, 1, 1;
+// CHECK: "wgmma.wait_group.sync.aligned 1;"
+
 // Half of the columns of a panel: 64 bytes within its rows. Parts of 96 are a panel and such a half.
 // CHECK-LABEL: llvm.func @parts(
 // CHECK-COUNT-2: wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {{.*}}, da, db, 1, 1, 1, 0, 0;
@@ -123,6 +153,13 @@ func.func @warps(%q: !t, %k: !t, %v: !t, %o: !t, %lse: !l, %do: !t, %dq: !t, %dk
 func.func @used(%q: !t, %k: !t, %v: !t, %o: !t, %lse: !l, %do: !t, %dq: !t, %dk: !t, %dv: !t, %scale: f32, %n: memref<?xi32>) {
   flash.attention_backward %q, %k, %v, %o, %lse, %do scale %scale seqused_k(%n : memref<?xi32>) outs(%dq, %dk, %dv : !t, !t, !t) by #flash.mask<dense>
       {target = #flash.target<"sm_90a">, plan = #flash.plan<consumers = 2>} : !t, !t, !t, !t, !l, !t
+  return
+}
+
+!x = memref<?x?x?x256xbf16, strided<[?, ?, ?, 1], offset: ?>>
+func.func @apart(%q: !x, %k: !x, %v: !x, %o: !x, %lse: !l, %do: !x, %dq: !x, %dk: !x, %dv: !x, %scale: f32) {
+  flash.attention_backward %q, %k, %v, %o, %lse, %do scale %scale outs(%dq, %dk, %dv : !x, !x, !x) by #flash.mask<dense>
+      {target = #flash.target<"sm_90a">} : !x, !x, !x, !x, !l, !x
   return
 }
 
