@@ -296,7 +296,7 @@ struct PipelineLoads : flash::impl::FlashTilePipelineLoadsBase<PipelineLoads> {
       row = arith::SelectOp::create(b, here, rows[r].at(b, i), row);
     }
     tile::FillOp::create(b, fill.getView(), fill.getBatch(), fill.getHead(), row, fill.getRing(),
-                         ordinal);
+                         ordinal, fill.getCol());
   }
 
   /// The n of an ordinal n + i.
