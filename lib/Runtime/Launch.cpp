@@ -133,6 +133,13 @@ Outcome Program::launch(const Operands &given, FlashScalars scalars, int device,
   if (p.append ? p.batch == 0 : isEmpty(p))
     return {};
   Operands operands = given;
+  // Kernels look a page up also where no key counts, and do not care what they find.
+  FlashTensor noPages;
+  if (const FlashTensor *pages = given[Operand::pageTable]; pages && pages->size[1] == 0) {
+    noPages = *pages;
+    noPages.data = given[Operand::sequsedK]->data, noPages.stride[0] = 0;
+    operands[Operand::pageTable] = &noPages;
+  }
   Parts parts = partsOf(request, operands, p);
   const FlashTensor *space = operands[Operand::workspace];
   if (goal == Goal::schedule)

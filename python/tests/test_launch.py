@@ -49,12 +49,12 @@ def driver(tmp_path_factory):
 def fake(driver):
     driver.context, driver.context_device, driver.context_id = 1, 0, 7
     driver.capture, driver.clusters = 0, 66
-    driver.fail_load = driver.loads = driver.launches = driver.pushes = driver.pops = driver.maps = 0
+    driver.parameters = driver.fail_load = driver.loads = driver.launches = driver.pushes = driver.pops = driver.maps = 0
     return driver
 
 
 def problem(**options):
-    return json.dumps(dict(target="sm_90a", element="bf16", head_size=128, **options)).encode()
+    return json.dumps(dict(target="sm_90a", element="bf16", head_size=128) | options).encode()
 
 
 def compiled(**options):
@@ -308,6 +308,16 @@ def test_packed_sequences_without_a_row_launch_no_more_than_an_append(fake, appe
         tensors.append(tensor(b"cu_seqlens_k", W + 64, (batch + 1,)))
     launch(program, tensors)
     assert (fake.launches, fake.maps) == (int(append), 0)
+
+
+def test_a_page_is_looked_up_somewhere_where_there_is_none(fake):
+    """Kernels look up the first page also of sequences without a key; an empty table's address is null."""
+    program = compiled(batch=2, heads=4, kv_heads=1, len_q=3, len_k=0, page_size=16, used_k=True, num_splits=1, target="sm_80")
+    tensors = [tensor(b"q", Q, (2, 3, 4, 128)), tensor(b"k", K, (9, 16, 1, 128)), tensor(b"v", V, (9, 16, 1, 128)), tensor(b"o", O, (2, 3, 4, 128)),
+               tensor(b"lse", LSE, (2, 4, 3)), tensor(b"seqused_k", W, (2,)), tensor(b"page_table", None, (2, 0), (1, 1))]
+    _, parameters = launched(fake, program, tensors)
+    values = {(p["kind"], p["arg"], p.get("dim")): value for p, value in parameters}
+    assert values["pointer", "page_table", None] == W and values["stride", "page_table", 0] == 0
 
 
 def test_a_module_is_loaded_once_a_context(fake, program):

@@ -41,6 +41,8 @@ CASES += [
     ((64, 64), 5, 300, 2, 2, dict(splits=10, causal=True, sink=(0.3, -1.0))),  # parts without a key; more than are joined at once
     ((128, 128), (0, 0, 20), (0, 1, 90), 1, 1, dict(splits=3)),  # no row before the first
     ((64, 64), (5, 0, 3), (70, 200, 0), 2, 2, dict(splits=2)),
+    ((64, 64), 3, (40, 48), 2, 1, dict(pages=16, pads=(3, 48))),  # no key counts of pages that end with the table
+    ((128, 128), 3, (80, 90), 2, 1, dict(pages=3, pads=(0, 90), splits=2)),
     ((64, 64), 130, 333, 1, 1, dict(plan=DEFER, causal=True, growing=3000)),  # keys that tower: rows are redone
     ((256, 256), 70, 150, 1, 1, dict(causal=True, growing=3000)),
 ]
@@ -64,8 +66,10 @@ def emulate(program, arrays, scalars, blocks_of):
             ptx.Block(code, map(argument, kernel["params"]), memory, kernel["threads"], kernel["shared_bytes"], number, blocks).run()
 
 
-def run(heads, sq, sk, hq, hkv, element="bf16", target="sm_80", growing=0, sink=None, softcap=0.0, plan=None, chunk=0, splits=1, **mask):
+def run(heads, sq, sk, hq, hkv, element="bf16", target="sm_80", growing=0, sink=None, softcap=0.0, plan=None, chunk=0, splits=1, pages=0, pads=(), **mask):
     """The largest of the errors of o and lse, as parts of what is allowed."""
+    if pages:
+        return run_paged(heads, sq, sk, hq, hkv, pages, pads, splits, target)
     if isinstance(sq, tuple):
         return run_packed(heads, sq, sk, hq, hkv, splits, target)
     (d, dv), (dtype, allowed), rng = heads, DTYPES[element], np.random.default_rng(1)
@@ -109,6 +113,25 @@ def run_packed(heads, sq, sk, hq, hkv, splits=3, target="sm_80"):
             o, _ = float64.attention(*(x[None] for x in (q[rows], k[keys], v[keys])))
             worst = max(worst, np.linalg.norm(arrays["o"][rows].astype(np.float64) - o[0]) / max(np.linalg.norm(o), 1e-9) / allowed)
     assert np.isnan(arrays["o"][total_q:].astype(np.float32)).all(), "rows behind the last sequence are written"
+    return worst
+
+
+def run_paged(heads, sq, used, hq, hkv, size, pads, splits, target):
+    """The same over pages of `size` rows, of which the table has no more than it needs, less the first pads[i] rows of each sequence: o alone."""
+    (d, dv), (dtype, allowed), rng, batch = heads, DTYPES["bf16"], np.random.default_rng(1), len(used)
+    width = -(-max(used) // size)
+    q, k, v = (rng.standard_normal(shape).astype(dtype) for shape in ((batch, sq, hq, d), (batch * width, size, hkv, d), (batch * width, size, hkv, dv)))
+    table = rng.permutation(batch * width).astype(np.int32).reshape(batch, width)
+    problem = json.loads(_api._problem_of(q.shape, (batch, width * size, hkv, d), (batch, width * size, hkv, dv), "bf16", False, (-1, -1), 0, 0, 0.0, None, splits, None, None, None, target))
+    program = _api.Program.compile(json.dumps(problem | dict(page_size=size, used_k=True, leftpad_k=True)))
+    arrays = dict(q=q, k=k, v=v, o=np.full((batch, sq, hq, dv), np.nan, dtype), lse=np.full((batch, hq, sq), np.nan, np.float32), page_table=table, seqused_k=np.int32(used), leftpad_k=np.int32(pads))
+    arrays |= dict(o_partial=np.full((splits, batch, sq, hq, dv), np.nan, np.float32), lse_partial=np.full((splits, batch, hq, sq), np.nan, np.float32))
+    emulate(program, arrays, dict(scale=float(d**-0.5), section=1), lambda kernel: splits * hq * batch * (-(-sq // 16) + 1) if kernel["op"] == "attention" else sq * hq * batch)
+    worst = 0
+    for i in range(batch):
+        keys, values = (x[table[i]].reshape(1, width * size, hkv, -1)[:, pads[i] : used[i]] for x in (k, v))
+        o, _ = float64.attention(q[i : i + 1], keys, values)
+        worst = max(worst, np.linalg.norm(arrays["o"][i].astype(np.float64) - o[0]) / max(np.linalg.norm(o), 1e-9) / allowed)
     return worst
 
 

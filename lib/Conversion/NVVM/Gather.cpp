@@ -55,12 +55,16 @@ void emitGather(ImplicitLocOpBuilder &b, Kernel &kernel, tile::FillOp op, tile::
     left = IrInt(
         b, arith::SelectOp::create(b, condition, left.get(), arith::ConstantIndexOp::create(b, 0)));
   // Rows that do not lie at one distance are looked up one by one; those past the end, which are
-  // not read, as the last one, for their pages need not be in the table.
+  // not read, as the last one, for their pages need not be in the table; where no row counts, as
+  // the last one that is skipped.
   const bool isEven = view.getGroup() == 1 && !view.getPageTable();
+  IrInt least = constant(row, 0);
+  if (view.getLeftpad() && view.getPageTable())
+    least = least - IrInt(b, kernel.entry(b, view.getLeftpad(), in.getBatch()));
   auto address = [&](int64_t first) {
     IrInt at = global + first;
     if (!isEven)
-      at = max(min(at, length - 1), int64_t(0));
+      at = max(min(at, length - 1), least);
     return kernel.address(b, view, in.getBatch(), in.getHead(), at.get(),
                           (piece * pieceCols).get());
   };
