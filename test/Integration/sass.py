@@ -5,12 +5,14 @@ products of warpgroups and what moves their descriptors, and branches, whose tar
 flow graph and its natural loops.
 """
 
+import bisect
 import struct
 
 _OPCODE = 0xFFF
 _STORE_LOCAL, _LOAD_LOCAL = 0x387, 0x983
 _BRANCH, _EXIT = 0x947, 0x94D
 _PRODUCTS, _TO_UNIFORM = (0x9F0, 0xDF0), 0x2CA  # HGMMA of shared memory or registers, R2UR
+_PRODUCT_OF_WARP = 0x23C  # HMMA
 _INSTRUCTION = 16  # bytes
 _ALWAYS = 7  # predicate PT, not negated
 
@@ -98,17 +100,21 @@ def _kernels(path):
 
 
 def spills(path):
-    """(number of local-memory accesses, loop depth of the deepest of them) of a cubin's kernels.
+    """(number of local-memory accesses, loop depth of the deepest of them, whether one is in loops as deep as products) of a cubin's
+    kernels.
 
     Depth 0 is outside every loop. Polling a barrier is a loop of its own and encloses nothing.
     """
-    total, deepest = 0, 0
+    total, deepest, among = 0, 0, False
     for opcodes, starts, loops in _kernels(path):
-        for i, op in enumerate(opcodes):
-            if op in (_STORE_LOCAL, _LOAD_LOCAL):
-                block = max(b for b, start in enumerate(starts) if start <= i)
-                total, deepest = total + 1, max(deepest, sum(block in loop for loop in loops))
-    return total, deepest
+        def depths(*wanted):
+            blocks = [bisect.bisect(starts, i) - 1 for i, op in enumerate(opcodes) if op in wanted]
+            return [sum(block in loop for loop in loops) for block in blocks]
+
+        if found := depths(_STORE_LOCAL, _LOAD_LOCAL):
+            total, deepest = total + len(found), max(deepest, *found)
+            among |= max(found) >= max([1, *depths(*_PRODUCTS, _PRODUCT_OF_WARP)])
+    return total, deepest, among
 
 
 def moved_descriptors(path):
