@@ -111,6 +111,10 @@ TEST(Plan, GradientsOfWideHeadsInParts) {
       "of 192 and 128 columns and 1; leave apart out");
   EXPECT_FALSE(planned(p).overlap);
   EXPECT_EQ(planned(p, {.columnParts = 4}).columnParts, 4);
+  EXPECT_EQ(planned(p).producerRegisters, 24);
+  p.usedK = true; // which the producer looks up
+  EXPECT_EQ(planned(p).producerRegisters, 40);
+  p.usedK = false;
   EXPECT_EQ(refused(p, {.consumers = 2, .hasRoles = true, .columnParts = 1}),
             "expected consumers to divide dQ in parts of 64 queries or columns, 2 have 64 by 192");
   EXPECT_EQ(refused(p, {.columnParts = 2, .stagedColumns = 48}),
