@@ -297,8 +297,9 @@ def attention(q, k, v, *, causal=False, window=(-1, -1), attention_chunk=0, sink
 
     causal, window (left, right; -1 = unbounded), attention_chunk, sink_tokens: which keys a query sees, the last query
     standing at the last key. scale: default 1/sqrt(D). softcap: 0 or the c of c*tanh(s/c). sink: f32 [Hq], a logit that joins
-    each row's denominator. num_splits, pack_gqa: 0 and None leave them to the planner. target: "cpu", "sm_90a", "sm_80", "sm_86" or
-    "sm_89" (code for an older device runs on a newer one); None picks by the arrays' device.
+    each row's denominator. num_splits, pack_gqa: 0 and None leave them to the planner; num_splits parts (at most 65535) of o
+    and lse are kept in f32 till they are joined. target: "cpu", "sm_90a", "sm_80", "sm_86" or "sm_89" (code for an older device
+    runs on a newer one); None picks by the arrays' device.
 
     Scores (scale * q k^T, capped) have to lie within 2^27 either way, and within 2^16 where the keys are split: f32 cannot tell
     larger ones apart, nor a split's lse, and their rows may come out as NaN or with wrong weights.
@@ -307,8 +308,9 @@ def attention(q, k, v, *, causal=False, window=(-1, -1), attention_chunk=0, sink
     [total, Hq, Dv], lse [Hq, total]. seqused_q, seqused_k (i32 [B]): only that many rows of each sequence count; rows of o and
     lse past them are not defined. page_table (i32 [B, pages]), besides seqused_k: k and v are [pages, page size, Hkv, .], and row
     r of sequence b lies in slot r % page size of page page_table[b, r // page size]. max_seqlen_q, max_seqlen_k: bounds of
-    packed or paged lengths; without them the totals bound. scheduler_metadata: what prepare returned for such a call. validate: whether what stands in the tables is checked, which waits
-    for a GPU (None: on the CPU only).
+    packed or paged lengths; without them the totals bound. scheduler_metadata: what prepare returned for such a call. validate:
+    whether what stands in the tables is checked, which waits for a GPU (None: on the CPU only); unchecked, tables that are wrong
+    read and write anywhere.
 
     Returns o [B, Sq, Hq, Dv] of q's element type (`out`, if given), and with return_lse also lse, f32 [B, Hq, Sq]: the
     natural logarithm of each row's denominator. A row that sees no key gives 0 and -inf.
