@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How long compiling takes, for every head size of the tile tables and every mask.
 
-    python3 benchmarks/compile_time.py [--json] [--only SUBSTRING] [--repeat 5]
+    python3 benchmarks/compile_time.py [--target sm_80] [--json] [--only SUBSTRING] [--repeat 5]
 
 From op text to PTX and on to a cubin, medians in a warm process; and the time the library takes to load, in fresh processes.
 Says which limit is missed, and then exits with 1: 0.5 s to PTX; 1.0 s (dense) or 1.5 s (causal, local) to a cubin; 0.3 s to load.

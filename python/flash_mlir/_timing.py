@@ -15,11 +15,13 @@ ALLOWED = 1.2e-2  # relative L2 distance of two 16-bit results
 
 
 def pytorch(tool):
-    """The module; without it the tool ends with a sentence."""
+    """The module; without it or a GPU the tool ends with a sentence."""
     try:
         import torch
     except ImportError:
         raise SystemExit(f"{tool}: expected PyTorch to time kernels with, it is not installed here; {sys.executable} -m pip install torch") from None
+    if not torch.cuda.device_count():  # asks the driver's monitor: CUDA stays untouched, processes may fork
+        raise SystemExit(f"{tool}: expected a GPU, there is none here")
     return torch
 
 

@@ -8,8 +8,9 @@
 For every combination of --heads, --masks, --lengths and --elements (batch x length = --tokens, heads x head size = --width), starts
 from the plan in use, what won before and seeds, and walks: all plans that differ in one axis of AXES are compiled by a pool of
 processes, those that the planner refuses, that spill or that ptxas calls slow are dropped, the others are checked against float64
-and timed in turn, and the fastest is the next to start from. The winner is timed against the plan in use (A B A B) and becomes a record if it is faster by MARGIN. Records go to --out
-(default: the user's folder, where the planner finds them), every measurement to --log: the same command again goes on from there.
+and timed in turn, and the fastest is the next to start from. The winner is timed against the plan in use (A B A B) and becomes a
+record if it is faster by MARGIN. Records go to --out (default: the user's folder, where the planner finds them), every measurement to
+--log: the same command again goes on from there.
 """
 import argparse
 import concurrent.futures
@@ -516,8 +517,6 @@ def arguments():
 def main():
     start, a = time.monotonic(), arguments()
     torch = _timing.pytorch("tune")
-    if not torch.cuda.is_available():
-        sys.exit("tune: expected a GPU, there is none here")
     gpu = torch.cuda.get_device_name()
     out = a.out or (_records.place() if _records.place().suffix == ".json" else _records.place() / _records.file_name(gpu))
     log = Log(a.log, build())

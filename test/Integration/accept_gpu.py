@@ -11,6 +11,7 @@ exits with 0. A bar that a benchmark misses is in its output and fails nothing.
 """
 import argparse
 import concurrent.futures
+import importlib.util
 import os
 import pathlib
 import shutil
@@ -151,6 +152,8 @@ def main():
         arguments.out.mkdir(parents=True, exist_ok=True)
     except OSError as e:
         parser.error(f"expected --out to be a folder: {e}")
+    if not importlib.util.find_spec("torch"):
+        sys.exit(f"accept_gpu.py: expected PyTorch, which all of it needs, it is not installed here; {sys.executable} -m pip install torch")
     until, good = time.time() + arguments.seconds, []
     for stage in arguments.stages.split(","):
         commands, jobs = STAGES[stage]
