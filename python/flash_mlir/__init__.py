@@ -2,7 +2,9 @@
 
 attention(q, k, v, causal=True)                        o = softmax(q k^T / sqrt(D), mask) v
 attention(q, k, v).sum().backward()                    of PyTorch tensors that require gradients
-explain((4, 4096, 16, 128), ..., target="sm_90a")      how that is planned, and why
+explain(q, k, v, causal=True)                          how that is planned, and why; shapes do in place of arrays
+
+help(flash_mlir.attention) has every argument; python/README.md of the sources serving (packed, paged, appended, shared keys).
 """
 from ._api import attention, attention_backward, attention_with_kvcache, compile, explain, merge, prepare, version
 

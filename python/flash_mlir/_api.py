@@ -385,9 +385,9 @@ def attention_with_kvcache(q, k_cache, v_cache, *, k_new=None, v_new=None, sequs
     ([positions, R/2]). kv_batch_idx (i32 [B]) picks cache rows, leftpad_k (i32 [B]) skips leading ones.
 
     What is new, rotary_cos and rotary_sin are of q's element type. The keys are those in use and the new ones; q is turned too,
-    query t by position seqused_k + t under causal or a window, else all (so under an attention_chunk alone) by position seqused_k; pairs are columns 2i and 2i + 1
-    (rotary_interleaved) or i and i + R/2. With a page_table the caches are pages, and kv_batch_idx picks its rows. q may be packed
-    (cu_seqlens_q) over caches that are not.
+    query t by position seqused_k + t under causal or a window, else all (so under an attention_chunk alone) by position seqused_k;
+    pairs are columns 2i and 2i + 1 (rotary_interleaved) or i and i + R/2. With a page_table the caches are pages, and kv_batch_idx
+    picks its rows. q may be packed (cu_seqlens_q) over caches that are not.
 
     The other arguments, results and errors are attention's; o has no gradients.
     """

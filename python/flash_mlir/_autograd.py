@@ -12,6 +12,9 @@ def attention(q, k, v, *, sink, out, return_lse, **options):
     """flash_mlir.attention with all of its options, for PyTorch's graph."""
     if out is not None:
         raise ValueError("expected no out where gradients are wanted: o belongs to PyTorch's graph; leave it out, or call under torch.no_grad()")
+    for name, x in dict(q=q, k=k, v=v, sink=sink).items():
+        if x is not None and not isinstance(x, torch.Tensor):
+            raise TypeError(f"expected {name} to be a PyTorch tensor where gradients are wanted, got {type(x).__name__}")
     tables = {name: x for name, x in options.items() if isinstance(x, torch.Tensor)}
     plain = {name: x for name, x in options.items() if name not in tables}
     o, lse = Attention.apply(q, k, v, sink, plain, tuple(tables), *tables.values())

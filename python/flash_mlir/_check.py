@@ -82,11 +82,11 @@ def same(what, a, b):
         raise ValueError(f"expected {a[0]}'s {what} ({a[1]}) to equal {b[0]}'s ({b[1]})")
 
 
-def operand(name, x, rank, elements=FLOATS, place=None):
-    """x as an Array of `rank` dimensions with contiguous rows."""
+def operand(name, x, rank, elements=FLOATS, place=None, why=""):
+    """x as an Array of `rank` dimensions with contiguous rows. why: what else to say of another rank."""
     a = Array(name, take(name, x))
     if len(a.shape) != rank:
-        raise ValueError(f"expected {name} of rank {rank}, got rank {len(a.shape)} {list(a.shape)}")
+        raise ValueError(f"expected {name} of rank {rank}, got rank {len(a.shape)} {list(a.shape)}{why}")
     if a.element not in elements:
         kinds = ", ".join("int32" if e == "i32" else e for e in elements)
         raise TypeError(f"expected {name}'s element type to be {kinds}, got {a.type}")
@@ -101,10 +101,13 @@ def operand(name, x, rank, elements=FLOATS, place=None):
 
 def tensors(q, k, v, packed_q=False, packed_k=False, chosen=None):
     """q, k, v as Arrays that fit each other. chosen: what counts dimension 0 of k and v where that is not the batch."""
-    q = operand("q", q, 3 if packed_q else 4)
-    place = ("q", q.place)
+    def said(table, packed):
+        return f": with {table} sequences lie one after the other" if packed else "" if chosen else f"; sequences one after the other come with {table}"
+
+    q = operand("q", q, 3 if packed_q else 4, why=said("cu_seqlens_q", packed_q))
+    rest = dict(place=("q", q.place), why=said("cu_seqlens_k", packed_k))
     rank = 3 if packed_k else 4
-    k, v = operand("k", k, rank, place=place), operand("v", v, rank, place=place)
+    k, v = operand("k", k, rank, **rest), operand("v", v, rank, **rest)
     return fit(q, k, v, chosen)
 
 

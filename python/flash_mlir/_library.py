@@ -36,16 +36,6 @@ class Scalars(ctypes.Structure):
 ERRORS = {1: ValueError, 2: NotImplementedError, 3: RuntimeError}
 
 
-def _unpack(packed, place):
-    """Unpacks the library of a bundle once; whoever comes second finds it whole."""
-    if place.exists() and place.stat().st_mtime >= packed.stat().st_mtime:
-        return
-    with tempfile.NamedTemporaryFile(dir=place.parent, delete=False) as whole, gzip.open(packed) as stream:
-        shutil.copyfileobj(stream, whole)
-    shutil.copymode(packed, whole.name)
-    os.replace(whole.name, place)
-
-
 def cache_folder():
     """Where kernels and the unpacked library are kept between processes."""
     named = os.environ.get("FLASH_CACHE_DIR")

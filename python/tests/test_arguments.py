@@ -32,7 +32,7 @@ REFUSED = [
     ("batch", dense, dict(k=array(3, 16, 2, 64), v=array(3, 16, 2, 64)), ValueError, ["k's batch (3)", "q's (2)"]),
     ("heads", dense, dict(q=array(2, 8, 3, 64)), ValueError, ["(3)", "(2)"]),
     ("no heads", dense, dict(k=array(2, 16, 0, 64), v=array(2, 16, 0, 64)), ValueError, ["k and v", "0"]),
-    ("rank", dense, dict(q=array(8, 4, 64)), ValueError, ["q of rank 4", "rank 3"]),
+    ("rank", dense, dict(q=array(8, 4, 64)), ValueError, ["q of rank 4", "rank 3", "come with cu_seqlens_q"]),
     ("element types", dense, dict(k=array(2, 16, 2, 64, dtype=np.float32)), TypeError, ["k's element type (f32)", "q's (f16)"]),
     ("element type", dense, dict(q=array(2, 8, 4, 64, dtype=np.int8)), TypeError, ["q's element type", "int8"]),
     ("byte order", dense, dict(q=array(2, 8, 4, 64, dtype=">f2")), ValueError, ["q", "byte order"]),

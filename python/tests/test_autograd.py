@@ -72,6 +72,8 @@ def test_what_is_refused(torch):
     _, (q, k, v) = inputs(torch, (1, 8, 2, 16), (4, 16, 2, 16), (4, 16, 2, 16))
     with pytest.raises(ValueError, match="expected no out where gradients are wanted"):
         flash_mlir.attention(q, k, v, out=q)
+    with pytest.raises(TypeError, match="expected k to be a PyTorch tensor where gradients are wanted, got ndarray"):
+        flash_mlir.attention(q, np.zeros((1, 8, 2, 16), np.float32), v)
     int32 = lambda *x: torch.from_numpy(np.array(x, np.int32))
     o = flash_mlir.attention(q, k, v, page_table=int32([2, 0]), seqused_k=int32(20))
     with pytest.raises(NotImplementedError, match="gradients of keys in pages"):
