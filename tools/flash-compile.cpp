@@ -43,13 +43,15 @@ cl::opt<std::string> input(cl::Positional, cl::desc("<file.mlir, or - for standa
 cl::opt<std::string> output("o", cl::desc("Where to write (default: standard output)"),
                             cl::value_desc("file"), cl::init("-"), cl::cat(category));
 cl::opt<Emit>
-    emit("emit", cl::desc("What to write:"), cl::init(Emit::mlir), cl::cat(category),
+    emit("emit", cl::desc("What to write (default: mlir):"), cl::init(Emit::mlir),
+         cl::cat(category),
          cl::values(clEnumValN(Emit::mlir, "mlir", "the kernel as tile ops, after every tile pass"),
                     clEnumValN(Emit::llvm, "llvm", "LLVM IR"), clEnumValN(Emit::ptx, "ptx", "PTX"),
                     clEnumValN(Emit::cubin, "cubin", "machine code, by ptxas")));
-cl::opt<std::string>
-    target("target", cl::desc("Machine of ops that name none: sm_80, sm_86, sm_89, sm_90a or cpu"),
-           cl::init("sm_90a"), cl::cat(category));
+cl::opt<std::string> target(
+    "target",
+    cl::desc("Machine of ops that name none: sm_80, sm_86, sm_89, sm_90a (the default) or cpu"),
+    cl::init("sm_90a"), cl::cat(category));
 cl::opt<std::string> recordsFile("records",
                                  cl::desc("Measured plans, for ops that have no plan of their own"),
                                  cl::value_desc("file"), cl::cat(category));
@@ -60,6 +62,7 @@ cl::extrahelp examples(R"(
 EXAMPLES:
   flash-compile f.mlir                                  tile ops for SM90
   flash-compile f.mlir --emit=ptx -o f.ptx              PTX
+  flash-compile f.mlir --target=sm_80 --emit=ptx        for Ampere; sm_86 and sm_89 likewise
   flash-compile f.mlir --emit=cubin -o f.cubin          a cubin; needs ptxas on PATH
   flash-compile f.mlir --target=cpu --emit=llvm         LLVM IR for the host
   flash-compile f.mlir --explain                        the plan and why
@@ -130,7 +133,7 @@ LogicalResult prepare(ModuleOp module) {
   target = first.getName().str();
   if (target == "cpu" && (emit == Emit::ptx || emit == Emit::cubin))
     return module.emitError(
-        "the cpu has neither ptx nor cubin; use --emit=llvm or a target sm_90a");
+        "the cpu has neither ptx nor cubin; use --emit=llvm or a GPU's target, as sm_90a");
   // Nothing else has a translation to GPU code.
   for (Operation &each : *module.getBody())
     if (forOne && target != "cpu" && !isa_and_nonnull<LLVM::LLVMDialect>(each.getDialect()) &&

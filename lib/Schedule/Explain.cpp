@@ -132,8 +132,9 @@ static std::string asText(const Problem &problem, const Plan &plan, const Facts 
                        " bytes (" + share(plan.sharedBytes, facts.machine.sharedBytesPerBlock) +
                        ")");
     line("registers",
-         "a consumer thread holds " + number(facts.fragments) + " + " +
-             number(registersBesideFragments) + " of " + number(plan.consumerRegisters) + ", " +
+         "a consumer thread holds " + number(facts.fragments) + " in fragments + " +
+             number(registersBesideFragments) + " others of " + number(plan.consumerRegisters) +
+             ", " +
              (plan.roles ? "a producer thread has " + number(plan.producerRegisters) + ", "
                          : std::string()) +
              "the block " + number(facts.registers) + " of " +
@@ -159,8 +160,11 @@ static std::string asText(const Problem &problem, const Plan &plan, const Facts 
   line("order", order, plan.reasons.order);
   if (facts.known)
     line("waves", number(facts.tiles) + " tiles on " + number(smsOf(problem)) +
-                      (facts.gpu ? " SMs: " : " workers: ") + tenths(facts.waves) + " waves in " +
-                      number(facts.rounds) + " rounds, grid " + number(facts.grid));
+                      (facts.gpu             ? " SMs: "
+                       : smsOf(problem) == 1 ? " worker: "
+                                             : " workers: ") +
+                      tenths(facts.waves) + " waves in " + number(facts.rounds) + " rounds, grid " +
+                      number(facts.grid));
   return text;
 }
 
