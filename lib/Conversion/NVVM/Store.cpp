@@ -101,9 +101,9 @@ void Fragments::storeCells(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in) {
       Value at = LLVM::GEPOp::create(b, base.getType(), view.getView().getType().getElementType(),
                                      base, ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(first)});
       LLVM::StoreOp::create(b, pick(b, words, which), at, /*alignment=*/
-                                                              isWhole ? 16
-                                                          : isPacked  ? 4
-                                                                      : 8);
+                            isWhole    ? 16
+                            : isPacked ? 4
+                                       : 8);
     }
   }
 }
