@@ -25,7 +25,11 @@ def version():
 @functools.cache
 def workers():
     """Threads of a CPU run: FLASH_WORKERS, or as many cores as this process may use."""
-    return int(os.environ.get("FLASH_WORKERS") or len(os.sched_getaffinity(0)))
+    named = os.environ.get("FLASH_WORKERS") or len(os.sched_getaffinity(0))
+    try:
+        return int(named)
+    except ValueError:
+        raise ValueError(f"expected FLASH_WORKERS to be a number of threads, got {named!r}") from None
 
 
 class Call:

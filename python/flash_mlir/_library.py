@@ -8,6 +8,7 @@ import os
 import pathlib
 import shutil
 import tempfile
+import warnings
 
 MAX_RANK = 5
 
@@ -135,8 +136,10 @@ def call(name, *arguments):
 @functools.cache
 def ptxas():
     """Version of the assembler in use, "" where there is none (the driver compiles then)."""
-    version = call("flash_ptxas", None).decode()
-    if not version and not os.environ.get("FLASH_PTXAS"):
+    version, named = call("flash_ptxas", None).decode(), os.environ.get("FLASH_PTXAS")
+    if not version and named and named != "none":
+        warnings.warn(f"FLASH_PTXAS names {named}, which is no ptxas: the driver compiles", stacklevel=2)
+    if not version and not named:
         for package in ("nvidia.cuda_nvcc", "nvidia.cu13"):  # NVIDIA's wheels
             try:
                 spec = importlib.util.find_spec(package)
