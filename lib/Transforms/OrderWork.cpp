@@ -37,7 +37,7 @@ struct OrderWork : flash::impl::FlashOrderWorkBase<OrderWork> {
       if (op.getTargetAttr().target() != schedule::Target::cpu)
         attr = filled(attr, "stealing", BoolAttr::get(op.getContext(), plan->stealing),
                       plan->reasons.stealing);
-      if (attention && !plan->roles)
+      if (attention && (!plan->roles || !plan->persistent))
         attr = filled(attr, "persistent", BoolAttr::get(op.getContext(), plan->persistent));
       op.setPlanAttr(attr);
       return WalkResult::advance();

@@ -32,9 +32,10 @@ public:
   bool gradients; ///< whether it sums them up
   bool inStep;    ///< warps multiply by mma.sync and copy, all in the same steps
   int64_t leastRows = schedule::warpRows; ///< of a warp, where a fragment has as many
-  int64_t columns = 0;   ///< of the fragments of a kernel that multiplies nothing; else 0
-  int64_t cluster;       ///< blocks that share rings
-  int64_t scoreRows = 0; ///< of the fragments that a row (1xC) is spread over; else 0
+  int64_t columns = 0;     ///< of the fragments of a kernel that multiplies nothing; else 0
+  int64_t cluster;         ///< blocks that share rings
+  bool startsLate = false; ///< its threads meet when they know their tile, not at the start
+  int64_t scoreRows = 0;   ///< of the fragments that a row (1xC) is spread over; else 0
 
   /// How the warps of an instance share fragments of `rows` rows: 16 rows (or as many as leastRows
   /// says), or times that, each; where there are more warps than that makes, they take blocks of 16

@@ -406,10 +406,14 @@ void Sm90Emitter::prologue(B &b) {
     if (auto wait = tile.getDefiningOp<tile::WaitOp>(); wait && !op.getTransA() && kernel.gradients)
       zeroed.insert(ringOf(wait.getRing()));
   });
-  Value isFirst = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, threadId(b), i32(b, 0));
+  auto only = [&](int64_t thread) {
+    Value is = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, threadId(b), i32(b, thread));
+    return scf::IfOp::create(b, is);
+  };
+  auto isFirst = only(0);
   {
     OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(scf::IfOp::create(b, isFirst).thenBlock());
+    b.setInsertionPointToStart(isFirst.thenBlock());
     kernel.func.walk([&](tile::FillOp op) {
       if (!gathers && !holdsRows(ringOf(op.getRing())))
         kernel.tensorMap(viewOf(op.getView()),
@@ -425,6 +429,10 @@ void Sm90Emitter::prologue(B &b) {
     for (Value map : kernel.tensorMaps())
       NVVM::PrefetchOp::create(b, NVVM::PrefetchCacheLevelAttr(), NVVM::CacheEvictionPriorityAttr(),
                                map, Value(), /*tensormap=*/true);
+    if (kernel.startsLate) {
+      b.setInsertionPointAfter(isFirst);
+      b.setInsertionPointToStart(only(kernel.threads - 1).thenBlock());
+    }
     kernel.func.walk([&](tile::RingOp ring) {
       if (ring.isStaging() || ring.getWith())
         return;
@@ -448,7 +456,7 @@ void Sm90Emitter::prologue(B &b) {
   }
   if (kernel.cluster > 1)
     awaitCluster(b, /*aligned=*/true);
-  else
+  else if (!kernel.startsLate)
     NVVM::Barrier0Op::create(b);
 }
 
