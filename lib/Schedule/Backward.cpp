@@ -46,28 +46,37 @@ static const char *forwardsOwn(const PlanOverrides &o, bool hasWarps) {
                                           : nullptr;
 }
 
+/// A tile, and how its warps divide it.
+struct WarpTile : BackwardTile {
+  SplitBy splitBy;
+};
+
 /// Where sm_80's kernels start from: dK and dV stay in registers, K, V, Q, dO and dS in shared
 /// memory, in panels of 64 columns. Two warps that share 16 keys have half of the columns of dK and
 /// dV each, and of P and dS, which meet in shared memory.
-static BackwardTile sm80Tile(Target target, int64_t headSize, bool ordered, bool softcap) {
+static WarpTile sm80Tile(Target target, int64_t headSize, bool ordered, bool softcap) {
   const bool small =
       machineOf(target).sharedBytesPerBlock < machineOf(Target::sm80).sharedBytesPerBlock;
   const bool wide = target == Target::sm80 && headSize != 96;
+  // Warps of 32 rows, where they have registers for their parts of dK, dV and the scores.
+  const SplitBy columns =
+      wide || (headSize <= 64 && !machineOf(target).roles) ? SplitBy::columns : SplitBy::rows;
+  const bool roomy = wide && !softcap && !ordered; // scores before a cap, and turns, take registers
   if (headSize <= 64 && !(softcap && machineOf(target).roles)) // which spills there
-    return {wide && !softcap ? 128 : 64,
-            128,
-            2,
-            1,
-            1,
-            true,
-            "dK and dV of 128 keys fit 8 warps' registers"};
-  if (headSize <= 128 && wide && !ordered) // turns take registers
-    return {64, 128, 2, 1, 1, true, "dK and dV fill the registers of 8 warps"};
+    return {{wide && !softcap ? 128 : 64, 128, 2, roomy ? 2 : 1, 1, true,
+             "dK and dV of 128 keys fit 8 warps' registers"},
+            columns};
+  if (headSize <= 128 && wide && !ordered)
+    return {{64, 128, 2, roomy ? 2 : 1, 1, true, "dK and dV fill the registers of 8 warps"},
+            columns};
   if (headSize <= 128)
-    return {64, 64, 2, 1, 1, true, "two warps share 16 keys, or the masked runs spill"};
+    return {{64, 64, 2, 1, 1, true, "two warps share 16 keys, or the masked runs spill"}, columns};
+  if (roomy)
+    return {{64, 64, 2, 1, 1, true, "parts of dQ fit beside dK and dV"}, columns};
   if (headSize <= 192 || !small)
-    return {32, 64, 2, 1, 1, true, "with more queries dQ fills the registers beside dK and dV"};
-  return {32, 32, 1, 1, 1, true, "the shared memory of sm_86"};
+    return {{32, 64, 2, 1, 1, true, "with more queries dQ fills the registers beside dK and dV"},
+            SplitBy::rows};
+  return {{32, 32, 1, 1, 1, true, "the shared memory of sm_86"}, SplitBy::rows};
 }
 
 /// Without roles: the warps of a block.
@@ -212,31 +221,28 @@ static std::optional<std::string> whyNotOnSm90(const Plan &plan, const Problem &
 }
 
 static void chooseTile(Plan &plan, const Problem &problem, const PlanOverrides &overrides) {
+  const int64_t wide = max(plan.headTile, plan.headTileV);
   const bool halves = problem.target != Target::cpu && plan.roles && // what fits the registers
-                      max(plan.headTile, plan.headTileV) > widestOfRoles;
+                      wide > widestOfRoles;
   plan.columnParts = overrides.columnParts.value_or(halves ? 2 : 1);
   plan.reasons.columnParts =
       overrides.columnParts ? overrides.why
       : halves ? "consumers hold dK and dV up to " + std::to_string(widestOfRoles) + " columns"
                : "a block holds all columns of dK and dV";
   plan.apart = overrides.apart.value_or(false);
-  BackwardTile tile{cpuTile, cpuTile, 0, 1, 1, true, "a tile's operands stay in a core's caches"};
+  WarpTile tile{{cpuTile, cpuTile, 0, 1, 1, true, "a tile's operands stay in a core's caches"},
+                SplitBy::rows};
   const bool consumers = problem.target != Target::cpu && plan.roles;
   if (problem.target != Target::cpu && !plan.roles)
-    tile =
-        sm80Tile(problem.target, max(plan.headTile, plan.headTileV), plan.ordered, problem.softcap);
+    tile = sm80Tile(problem.target, wide, plan.ordered, problem.softcap);
   else if (halves)
-    tile = {productRows,
-            productRows * roleRegisters.consumers,
-            roleRegisters.consumers,
-            2,
-            1,
-            true,
-            "two warpgroups of keys"};
+    tile = {{productRows, productRows * roleRegisters.consumers, roleRegisters.consumers, 2, 1,
+             true, "two warpgroups of keys"},
+            SplitBy::rows};
   else if (problem.target != Target::cpu)
-    tile = referenceTileBackward(problem.target, max(plan.headTile, plan.headTileV),
-                                 plan.mask.kind == MaskKind::causal,
-                                 plan.mask.kind == MaskKind::local, problem.softcap);
+    tile = {referenceTileBackward(problem.target, wide, plan.mask.kind == MaskKind::causal,
+                                  plan.mask.kind == MaskKind::local, problem.softcap),
+            SplitBy::rows};
   if (consumers) // whole products of dQ
     tile.tileM = max(tile.tileM / productRows, 1) * productRows;
   plan.tileM = overrides.tileM.value_or(tile.tileM);
@@ -245,13 +251,8 @@ static void chooseTile(Plan &plan, const Problem &problem, const PlanOverrides &
   const bool perRows = !plan.roles && overrides.tileN; // 16 keys a warp
   plan.consumers =
       overrides.consumers.value_or(max(perRows ? plan.tileN / productRows : tile.consumers, 1));
-  // Where warps of 32 rows have registers for their parts of dK, dV and the scores.
-  const int64_t wide = max(plan.headTile, plan.headTileV);
-  const bool byHand = overrides.tileM || overrides.tileN || overrides.consumers,
-             has = problem.target == Target::sm80 ? wide <= 128 && wide != 96
-                                                  : !machineOf(problem.target).roles && wide <= 64;
-  plan.splitBy = overrides.splitBy.value_or(
-      problem.target != Target::cpu && !byHand && has ? SplitBy::columns : SplitBy::rows);
+  const bool byHand = overrides.tileM || overrides.tileN || overrides.consumers;
+  plan.splitBy = overrides.splitBy.value_or(byHand ? SplitBy::rows : tile.splitBy);
   plan.stagedColumns = overrides.stagedColumns.value_or(0);
   plan.overlap = overrides.overlap.value_or(false);
   if (consumers) {

@@ -19,6 +19,10 @@
 //
 //   for i: wait Q(i); fill dO(i + s - 1), lse, delta, Q(i + s - 1); all products
 //
+// and of one slot behind the last product that reads it, beside dQ:
+//
+//   for i: wait Q(i); S, dP, dV, dK; fill dO(i + 1), lse, delta, Q(i + 1); dQ
+//
 //===----------------------------------------------------------------------===//
 #include "KernelRuns.h"
 #include "flash/Passes.h"
@@ -87,9 +91,9 @@ struct PipelineLoads : flash::impl::FlashTilePipelineLoadsBase<PipelineLoads> {
         func->setAttr(planName,
                       plan.with("pipeline_loads", BoolAttr::get(&getContext(), done), why));
       };
-      if (stages < 2 && !inStep)
-        return decide(false, "one stage: a block's slot is free only when the block is done");
       const bool gradients = !inStep && plan.getInt("warps");
+      if (stages < 2 && !inStep && !gradients)
+        return decide(false, "one stage: a block's slot is free only when the block is done");
       if (failed(gradients ? pipelineGradients(runs, stages)
                  : inStep  ? pipelineInStep(runs, stages, plan.getFlag("overlap").value_or(false))
                            : pipeline(runs, stages, plan.getInt("consumers").has_value())))
@@ -202,7 +206,8 @@ struct PipelineLoads : flash::impl::FlashTilePipelineLoadsBase<PipelineLoads> {
       all.push_back(*loads);
     }
     ImplicitLocOpBuilder b(first->getLoc(), first);
-    for (int64_t i = 0; i + 1 < stages; ++i)
+    const int64_t ahead = std::max<int64_t>(stages - 1, 1);
+    for (int64_t i = 0; i < ahead; ++i)
       for (Loads &loads : all)
         loads.prefetch(b, Value(), i, 0);
     for (auto [index, run] : llvm::enumerate(runs)) {
@@ -221,14 +226,31 @@ struct PipelineLoads : flash::impl::FlashTilePipelineLoadsBase<PipelineLoads> {
       }
       if (!last)
         return loop.emitOpError("expected a wait for Q in a run");
-      b.setInsertionPointAfter(last);
+      b.setInsertionPointAfter(stages > 1 ? last : lastReaderOf(loop, all, index));
       for (Loads &loads : all)
-        loads.prefetch(b, loop.getInductionVar(), stages - 1, index);
+        loads.prefetch(b, loop.getInductionVar(), ahead, index);
     }
     for (Loads &loads : all)
       for (tile::FillOp fill : loads.fills)
         fill.erase();
     return success();
+  }
+
+  /// The last product or read in a run of a tile that it loads.
+  static Operation *lastReaderOf(scf::ForOp loop, ArrayRef<Loads> all, size_t index) {
+    Operation *last = nullptr;
+    for (Operation &op : *loop.getBody())
+      if (isa<tile::MmaOp, tile::ReadOp>(op) && llvm::any_of(op.getOperands(), [&](Value tile) {
+            while (auto slice = tile.getDefiningOp<tile::SliceOp>())
+              tile = slice.getTile();
+            auto wait = tile.getDefiningOp<tile::WaitOp>();
+            return wait && llvm::any_of(all, [&](const Loads &loads) {
+                     return scf::ForOp(loads.runs[index]) == loop &&
+                            tile::FillOp(loads.fills[index]).getRing() == wait.getRing();
+                   });
+          }))
+        last = &op;
+    return last;
   }
 
   LogicalResult pipelineInStep(ArrayRef<scf::ForOp> runs, int64_t stages, bool overlap) {

@@ -1,7 +1,8 @@
 """Runs a block of an sm_80 kernel from its PTX, without a GPU: what the kernels here use of the language, on NumPy.
 
 Made to find what a GPU shows now and then: between barriers the warps run one after the other in random order; cp.async fills its
-bytes with ones when it is issued and brings the data at the wait for its group; to read such bytes, or outside the arrays, is an error.
+bytes with ones when it is issued and brings the data at the wait for its group; to read such bytes, to copy to where
+a copy is under way, or to go outside the arrays, is an error.
 A warp runs the lowest program counter of its threads first, which lets branches of structured code join again.
 """
 import random
@@ -163,13 +164,16 @@ class Warp:
             while len(self.groups) > int(a[0]):
                 for to, data in self.groups.pop(0):
                     self.block.shared[to : to + len(data)] = data
+                    self.block.flying.discard(to)
         else:
             to, source, size = self.address(a[0], "b32"), self.address(a[1]), self.value(a[3], "b32")
             piece = int(a[2])
             for lane in np.nonzero(self.active)[0]:
                 data = self.block.memory.at(int(source[lane]), piece).copy() if size[lane] else np.zeros(piece, np.uint8)
                 assert to[lane] % piece == 0 and 0 <= to[lane] <= len(self.block.shared) - piece, "a copy outside shared memory"
+                assert to[lane] not in self.block.flying, "two copies under way to one place"
                 self.block.shared[to[lane] : to[lane] + piece] = 0xFF
+                self.block.flying.add(int(to[lane]))
                 self.open.append((int(to[lane]), data))
 
     def do_ldmatrix(self, parts, a):
@@ -299,6 +303,7 @@ class Block:
     def __init__(self, kernel, arguments, memory, threads, shared_bytes, number, blocks):
         self.kernel, self.arguments, self.memory = kernel, dict(zip(kernel.parameters, arguments)), memory
         self.shared, self.number, self.blocks = np.full(shared_bytes, 0xFF, np.uint8), number, blocks
+        self.flying = set()  # where copies under way go to: nothing orders them but a wait (PTX ISA, "cp.async")
         self.warps, self.random = [Warp(self, w) for w in range(threads // 32)], random.Random(number)
 
     def run(self):

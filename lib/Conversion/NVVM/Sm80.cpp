@@ -17,6 +17,8 @@
 #include "TileEmitter.h"
 #include "flash/Conversion/IrInt.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include <utility>
 
 using namespace mlir;
 
@@ -150,10 +152,16 @@ void Sm80Emitter::fill(B &b, tile::FillOp op, tile::FillOp::Adaptor in) {
   if (meets.contains(op))
     NVVM::Barrier0Op::create(b);
   auto gather = op.getRing().getType().getShape()[1] == 1 ? emitGatherRow : emitGather;
-  // Of 32 rows a warp has less to keep; what copies keep costs less than to make it anew.
-  Value anew = kernel.leastRows == schedule::warpRows ? kernel.anew(b) : Value();
-  gather(b, kernel, op, in, slotOffset(b, ringOf(op.getRing()), in.getIt()),
-         anew ? anew : threadId(b), kernel.threads, conditions.lookup(op));
+  Value condition = conditions.lookup(op), thread = kernel.anew(b);
+  {
+    OpBuilder::InsertionGuard guard(b);
+    // Heads follow one another: zeros for no block would be under way to the slot that the next
+    // head's first block is copied to, and nothing orders two copies (PTX ISA, "cp.async").
+    if (condition && kernel.gradients)
+      b.setInsertionPointToStart(scf::IfOp::create(b, std::exchange(condition, {})).thenBlock());
+    gather(b, kernel, op, in, slotOffset(b, ringOf(op.getRing()), in.getIt()),
+           thread ? thread : threadId(b), kernel.threads, condition);
+  }
   NVVM::CpAsyncCommitGroupOp::create(b);
 }
 

@@ -281,7 +281,8 @@ SmallVector<Value> BackwardBuilder::buildBlock(Value kt, Value vt, Value bi, Val
     return addTo(carried.drop_front(dkColumns.size()), dvColumns,
                  narrow ? narrow : k.cast(p, element), dot);
   };
-  const bool dkFirst = !beside || plan.getInt("stages") == 1;
+  const bool dkFirst = plan.getInt("stages").value_or(1) == 1 || (!beside && !shares),
+             dkLast = !dkFirst && !beside; // in step dQ is added up beside dK
   // Behind another block's dQ, which is added up while dV and dK are multiplied.
   const bool late = !dkFirst && plan.getFlag("overlap").value_or(false);
   Values dvf;
@@ -331,7 +332,7 @@ SmallVector<Value> BackwardBuilder::buildBlock(Value kt, Value vt, Value bi, Val
     dqf.push_back(multiplyDq(columns));
   if (late)
     dvf = multiplyDv();
-  if (!dkFirst)
+  if (!dkFirst && !dkLast)
     multiplyDk();
   Values dv;
   auto awaitDv = [&] {
@@ -352,7 +353,7 @@ SmallVector<Value> BackwardBuilder::buildBlock(Value kt, Value vt, Value bi, Val
     place = add(place, mul(part, k.index(own)));
   for (auto [i, columns] : llvm::enumerate(dqColumns)) {
     Value dq = await(i < dqf.size() ? dqf[i] : multiplyDq(columns));
-    if (static_cast<int64_t>(i) + 1 == own)
+    if (static_cast<int64_t>(i) + 1 == own && !dkLast)
       tile::ReleaseOp::create(b, dsr, it);
     Value at = turns && own > 1 ? add(place, k.index(static_cast<int64_t>(i))) : place;
     tile::StoreOp::create(b, dq, sumv, bi, h, row, columns.first, /*ring=*/Value(),
@@ -361,8 +362,12 @@ SmallVector<Value> BackwardBuilder::buildBlock(Value kt, Value vt, Value bi, Val
   }
   if (late)
     awaitDv();
+  if (dkLast)
+    multiplyDk();
   if (!dkFirst)
     awaitDk();
+  if (dkLast)
+    tile::ReleaseOp::create(b, dsr, it);
   dk.append(dv);
   return dk;
 }
