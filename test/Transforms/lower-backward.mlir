@@ -133,9 +133,47 @@ func.func @packed(%q: memref<?x4x16xbf16>, %k: memref<?x2x16xbf16>, %lse: memref
 // CHECK: flash_tile.mma %[[T]] trans, %[[PART]] {{.*}} -> <32x128xf32>
 // CHECK: flash_tile.store sum
 // CHECK-LABEL: func @shared_finish
+
+// The next block is copied into the one slot behind the last product that reads it, beside dQ.
+// RUNS-LABEL: func @shared(
+// RUNS: scf.for
+// RUNS: scf.if
+// RUNS: scf.for
+// RUNS-COUNT-2: flash_tile.mma {{.*}} acc
+// RUNS: scf.if
+// RUNS: flash_tile.fill {{.*}} -> <1x32x256xbf16>
+// RUNS: flash_tile.mma {{.*}} trans, {{.*}} -> <32x128xf32>
+// RUNS: flash_tile.run
 func.func @shared(%q: memref<?x?x4x256xbf16>, %k: memref<?x?x2x256xbf16>, %lse: memref<?x4x?xf32>) {
   flash.attention_backward %q, %k, %k, %q, %lse, %q outs(%q, %k, %k : memref<?x?x4x256xbf16>, memref<?x?x2x256xbf16>, memref<?x?x2x256xbf16>)
       by <dense> {plan = #flash.plan<tile = [32, 64], warps = 8>, target = #flash.target<"sm_80">}
       : memref<?x?x4x256xbf16>, memref<?x?x2x256xbf16>, memref<?x?x2x256xbf16>, memref<?x?x4x256xbf16>, memref<?x4x?xf32>, memref<?x?x4x256xbf16>
+  return
+}
+
+// By columns, four warps of 32 rows share 64 keys. With two slots dQ's sum goes out in front of dK's product.
+// CHECK-LABEL: func @columns(
+// CHECK: flash_tile.ring "p" : <1x64x64xbf16>
+// CHECK: %[[T:.*]] = flash_tile.wait %{{.*}} : <1x64x64xbf16> -> <64x64xbf16>
+// CHECK: flash_tile.mma %{{.*}}, %{{.*}} acc {{.*}} -> <64x128xf32>
+// CHECK: flash_tile.mma %[[DS:.*]] trans, %{{.*}} -> <64x128xf32>
+// CHECK: flash_tile.store sum
+// CHECK: flash_tile.mma %[[DS]], %{{.*}} acc {{.*}} -> <64x128xf32>
+// CHECK: flash_tile.run
+
+// RUNS-LABEL: func @columns(
+// RUNS: scf.for
+// RUNS: scf.if
+// RUNS: scf.for
+// RUNS-COUNT-4: flash_tile.wait
+// RUNS-NOT: flash_tile.wait
+// RUNS: scf.if
+// RUNS: flash_tile.fill {{.*}} -> <2x64x128xbf16>
+// RUNS: flash_tile.mma
+// RUNS: flash_tile.run
+func.func @columns(%q: memref<?x?x4x128xbf16>, %k: memref<?x?x2x128xbf16>, %lse: memref<?x4x?xf32>) {
+  flash.attention_backward %q, %k, %k, %q, %lse, %q outs(%q, %k, %k : memref<?x?x4x128xbf16>, memref<?x?x2x128xbf16>, memref<?x?x2x128xbf16>)
+      by <dense> {plan = #flash.plan<tile = [64, 64], stages = 2, warps = 4, split_by = "columns">, target = #flash.target<"sm_80">}
+      : memref<?x?x4x128xbf16>, memref<?x?x2x128xbf16>, memref<?x?x2x128xbf16>, memref<?x?x4x128xbf16>, memref<?x4x?xf32>, memref<?x?x4x128xbf16>
   return
 }

@@ -35,7 +35,7 @@ func.func @deterministic(%q: tensor<1x8x4x64xf16>, %k: tensor<1x9x2x64xf16>, %ls
 
 // CHECK-LABEL: func @sm80
 func.func @sm80(%q: tensor<1x8x4x128xf16>, %k: tensor<1x9x2x128xf16>, %lse: tensor<1x4x8xf32>) {
-  // CHECK: flash.attention_backward {{.*}} {plan = #flash.plan<tile = [64, 128], stages = 1, warps = 8, persistent = false, split_by = "columns", order = "single"
+  // CHECK: flash.attention_backward {{.*}} {plan = #flash.plan<tile = [64, 128], stages = 2, warps = 8, persistent = false, split_by = "columns", order = "single"
   %dq, %dk, %dv = flash.attention_backward %q, %k, %k, %q, %lse, %q by <dense> {target = #flash.target<"sm_80">}
       : tensor<1x8x4x128xf16>, tensor<1x9x2x128xf16>, tensor<1x9x2x128xf16>, tensor<1x8x4x128xf16>, tensor<1x4x8xf32>, tensor<1x8x4x128xf16>
       -> tensor<1x8x4x128xf16>, tensor<1x9x2x128xf16>, tensor<1x9x2x128xf16>
@@ -70,7 +70,7 @@ func.func @tile(%q: tensor<1x8x4x128xf16>, %k: tensor<1x9x2x128xf16>, %lse: tens
 
 // CHECK-LABEL: func @wide
 func.func @wide(%q: tensor<1x8x4x256xf16>, %k: tensor<1x9x2x256xf16>, %lse: tensor<1x4x8xf32>) {
-  // CHECK: flash.attention_backward {{.*}} {plan = #flash.plan<tile = [32, 64], stages = 1, warps = 8, persistent = false
+  // CHECK: flash.attention_backward {{.*}} {plan = #flash.plan<tile = [64, 64], stages = 1, warps = 8, persistent = false, split_by = "columns"
   %dq, %dk, %dv = flash.attention_backward %q, %k, %k, %q, %lse, %q by <dense> {target = #flash.target<"sm_80">}
       : tensor<1x8x4x256xf16>, tensor<1x9x2x256xf16>, tensor<1x9x2x256xf16>, tensor<1x8x4x256xf16>, tensor<1x4x8xf32>, tensor<1x8x4x256xf16>
       -> tensor<1x8x4x256xf16>, tensor<1x9x2x256xf16>, tensor<1x9x2x256xf16>

@@ -126,3 +126,30 @@ func.func @parts(%q: !m {flash.arg = "q"}, %lse: !l {flash.arg = "lse"}, %i: ind
   flash_tile.store %packed -> %kv[%i, %i, %i] : <64x64xbf16> -> <64xbf16>
   return
 }
+
+// By columns a warp has 32 rows and every second block of 16 columns: two reads of A and two of B serve eight products. In
+// gradients no block is no copy: zeros on their way to a slot could come after what the next head copies there.
+// CHECK-LABEL: llvm.func @columns(
+// CHECK:         scf.if
+// CHECK-COUNT-4:   cp.async.cg.shared.global
+// CHECK:         }
+// CHECK-NEXT:    nvvm.cp.async.commit.group
+// CHECK-COUNT-16: ldmatrix
+// CHECK-NOT:     ldmatrix
+// CHECK:         llvm.return
+func.func @columns(%q: !m {flash.arg = "q"}, %i: index {flash.arg = "i"}, %n: index {flash.arg = "n"})
+    attributes {flash.kernel, flash.op = "attention_backward", flash.target = #flash.target<"sm_80">, flash.plan = #flash.plan<warps = 4, split_by = "columns">,
+                flash.threads = 128 : i64, flash.shared_bytes = 8192 : i64} {
+  %kv = flash_tile.view %q : !m -> <64xbf16>
+  %kr = flash_tile.ring "k" {offset = 0 : i64} : <1x64x64xbf16>
+  %more = arith.cmpi slt, %i, %n : index
+  scf.if %more {
+    flash_tile.fill %kv[%i, %i, %i] -> %kr[%i] : <64xbf16> -> <1x64x64xbf16>
+  }
+  %kt = flash_tile.wait %kr[%i] : <1x64x64xbf16> -> <64x64xbf16>
+  %f = flash_tile.mma %kt, %kt : !flash_tile.tile<64x64xbf16>, <64x64xbf16> -> <64x64xf32>
+  %s = flash_tile.mma_wait %f : <64x64xf32> -> <64x64xf32>
+  %packed = flash_tile.cast %s : <64x64xf32> -> <64x64xbf16>
+  flash_tile.store %packed -> %kv[%i, %i, %i] : <64x64xbf16> -> <64xbf16>
+  return
+}
