@@ -132,7 +132,7 @@ func.func @parts(%q: !m {flash.arg = "q"}, %lse: !l {flash.arg = "lse"}, %i: ind
 // CHECK-LABEL: llvm.func @columns(
 // CHECK:         scf.if
 // CHECK-COUNT-4:   cp.async.cg.shared.global
-// CHECK:         }
+// CHECK:         {{^ *[}] *$}}
 // CHECK-NEXT:    nvvm.cp.async.commit.group
 // CHECK-COUNT-16: ldmatrix
 // CHECK-NOT:     ldmatrix
