@@ -100,20 +100,25 @@ def _kernels(path):
 
 
 def spills(path):
-    """(number of local-memory accesses, loop depth of the deepest of them, whether one is in loops as deep as products) of a cubin's
-    kernels.
+    """(number of local-memory accesses, loop depth of the deepest of them, whether one is in a loop of products, as deep as they
+    are) of a cubin's kernels.
 
     Depth 0 is outside every loop. Polling a barrier is a loop of its own and encloses nothing.
     """
     total, deepest, among = 0, 0, False
     for opcodes, starts, loops in _kernels(path):
-        def depths(*wanted):
-            blocks = [bisect.bisect(starts, i) - 1 for i, op in enumerate(opcodes) if op in wanted]
+        def blocks(*wanted):
+            return [bisect.bisect(starts, i) - 1 for i, op in enumerate(opcodes) if op in wanted]
+
+        def depths(blocks):
             return [sum(block in loop for loop in loops) for block in blocks]
 
-        if found := depths(_STORE_LOCAL, _LOAD_LOCAL):
-            total, deepest = total + len(found), max(deepest, *found)
-            among |= max(found) >= max([1, *depths(*_PRODUCTS, _PRODUCT_OF_WARP)])
+        found, products = blocks(_STORE_LOCAL, _LOAD_LOCAL), blocks(*_PRODUCTS, _PRODUCT_OF_WARP)
+        if found:
+            total, deepest = total + len(found), max(deepest, *depths(found))
+            multiply = [loop for loop in loops if not loop.isdisjoint(products)]
+            shared = any(not loop.isdisjoint(found) for loop in multiply)
+            among |= shared and max(depths(found)) >= max([1, *depths(products)])
     return total, deepest, among
 
 
