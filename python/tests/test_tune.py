@@ -110,7 +110,7 @@ GRADIENTS = next(tune.problems(["64"], ["causal"], [4096], 16384, 2048, ["bf16"]
 def test_gradients_have_axes_of_their_own():
     fields, report = tune.in_use(GRADIENTS)
     assert tune.name_of(GRADIENTS) == "gradients d64 causal 4x4096 bf16 sm_80" and "spill" in report
-    assert fields == {"tile": (128, 128), "stages": 1, "split_by": "columns", "warps": 8} and tune.axes("sm_80", True).keys() == fields.keys()
+    assert fields == {"tile": (128, 128), "stages": 2, "split_by": "columns", "warps": 8} and tune.axes("sm_80", True).keys() == fields.keys()
     assert list(tune.seeds(GRADIENTS, fields)) == []
     assert tune.prepare(GRADIENTS, tune.written(fields), tune.spilled_bytes(report)) is None
     assert "ping_pong" in tune.prepare(GRADIENTS, "#flash.plan<ping_pong = true>", 0)

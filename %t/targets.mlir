@@ -1,9 +1,0 @@
-!t = tensor<1x64x4x64xbf16>
-func.func @f(%q: !t) -> !t {
-  %o = flash.attention %q, %q, %q by <causal> : !t, !t, !t -> !t
-  return %o : !t
-}
-func.func @g(%q: !t) -> !t {
-  %o = flash.attention %q, %q, %q by <causal> {target = #flash.target<"sm_80">} : !t, !t, !t -> !t
-  return %o : !t
-}
