@@ -225,7 +225,7 @@ bool hasOnePart(Kernel &kernel) {
     else if (auto work = dyn_cast<tile::ForWorkOp>(op))
       isLooped |= !work->use_empty();
   });
-  return isOne && isPart && !isLooped && kernel.hasRoles && kernel.cluster == 1;
+  return isOne && isPart && !isLooped && kernel.hasRoles && !kernel.inStep && kernel.cluster == 1;
 }
 
 /// The copier meets the others once it knows its tile: one of those sets the barriers up meanwhile
