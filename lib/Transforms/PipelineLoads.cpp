@@ -91,7 +91,7 @@ struct PipelineLoads : flash::impl::FlashTilePipelineLoadsBase<PipelineLoads> {
         func->setAttr(planName,
                       plan.with("pipeline_loads", BoolAttr::get(&getContext(), done), why));
       };
-      const bool gradients = !inStep && plan.getInt("warps");
+      const bool gradients = sumsGradients(func) && plan.getInt("warps"); // by warps in step
       if (stages < 2 && !inStep && !gradients)
         return decide(false, "one stage: a block's slot is free only when the block is done");
       if (failed(gradients ? pipelineGradients(runs, stages)

@@ -222,7 +222,7 @@ def test_split_keys_are_joined_by_a_second_kernel_that_follows(fake):
     assert [list(x) for x in fake.launch[:2]] == [[3 * 24, attention["threads"], -1], [2 * 4 * 300, 32, OVERLAPS]]
     values = {(p["kind"], p["arg"], p.get("dim")): value for p, value in parameters}
     assert kernel["name"] == combine["name"] and combine["follows"] and not attention["follows"]
-    assert re.findall(r"griddepcontrol\.\w+", program.text("ptx")) == ["griddepcontrol.wait"]  # none is let in while the first works
+    assert re.findall(r"griddepcontrol\.\w+", program.text("ptx")) == ["griddepcontrol.launch_dependents", "griddepcontrol.wait"]  # let in before parts are stored
     assert values["pointer", "o_partial", None] == W and values["pointer", "lse_partial", None] == W + 4 * parts
     assert values["size", "o_partial", 0] == 3 and values["stride", "o_partial", 0] == parts // 3 and values["stride", "lse_partial", 0] == logs // 3
     for wrong in ([], [tensor(b"workspace", W, (parts + logs - 1,))], [tensor(b"workspace", W + 4, (parts + logs,))]):
