@@ -140,7 +140,7 @@ def innermost(stderr):
     """
     ours, top = False, None
     for frame in FRAME.findall(stderr):
-        if frame.startswith(("main ", "_start ", "llvm::sys::PrintStackTrace", "llvm::sys::RunSignal")):
+        if frame.startswith(("main ", "_start ", "llvm::sys::PrintStackTrace", "llvm::sys::RunSignal", "llvm::report_")):
             continue
         ours |= "flash::" in frame or frame.endswith(":0:0")
         if top is None and "::" in frame:
