@@ -22,6 +22,7 @@ import problems
 import torch
 
 MOST = 700  # queries and keys of a sequence
+MANY = 48  # sequences: more tiles than multiprocessors, so that blocks take a second one
 HEADS = [(1, 1), (2, 2), (1, 4)]  # KV heads, query heads of each; few, for every ratio and number of parts has its own kernels
 SPLITS = [2, 5, 9]
 CACHES, CACHED = (107, 112), 2560  # so many that tiles fill the multiprocessors, and so long that the longest would starve there
@@ -33,7 +34,7 @@ class Operands:
 
     def __init__(self, d):
         self.d = d
-        self.parts = [torch.randn(max(4 * MOST * 4, CACHES[1] * CACHED) * d, device="cuda", dtype=torch.bfloat16) for _ in range(3)]
+        self.parts = [torch.randn(max(MANY * MOST * 4, CACHES[1] * CACHED) * d, device="cuda", dtype=torch.bfloat16) for _ in range(3)]
         self.out = torch.empty_like(self.parts[0])
 
     def cut(self, which, *shape):
@@ -45,14 +46,14 @@ class Operands:
 
 def whole(rng, at, queries=MOST, **options):
     """Sequences of one length."""
-    b, (h, group), sq, sk = rng.randint(1, 4), rng.choice(HEADS), rng.randint(1, queries), rng.randint(1, MOST)
+    b, (h, group), sq, sk = rng.choice([1, 2, 4, MANY]), rng.choice(HEADS), rng.randint(1, queries), rng.randint(1, MOST)
     return (at.cut("q", b, sq, h * group, at.d), at.cut("k", b, sk, h, at.d), at.cut("v", b, sk, h, at.d)), dict(options, out=at.cut("o", b, sq, h * group, at.d))
 
 
 def packed(rng, at, **options):
     """Packed sequences, some of them empty."""
     ends = [0]
-    for _ in range(rng.randint(1, 30)):
+    for _ in range(rng.choice([rng.randint(1, 30), 5 * MANY])):
         ends.append(ends[-1] + rng.choice([0, rng.randint(0, 20), rng.randint(0, 4 * MOST // 31)]))
     total, h = max(ends[-1], 1), rng.randint(1, 4)
     shape, cu = (total, h, at.d), torch.tensor(ends, **DEVICE)

@@ -23,7 +23,7 @@ import torch
 
 torch.set_float32_matmul_precision("highest")  # the yardstick's scores: no TF32
 
-HEADS = [(64, 64), (96, 96), (128, 128), (192, 128), (256, 256), (64, 256)]
+HEADS = [(64, 64), (96, 96), (128, 128), (192, 192), (192, 128), (256, 256), (64, 256), (64, 512)]
 BATCH, HEADS_OF_EACH, LENGTH = 2, 12, 1900  # 360 tiles of 128 rows, two for each block where a multiprocessor holds one
 
 
