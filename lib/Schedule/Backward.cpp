@@ -273,9 +273,11 @@ static void chooseTile(Plan &plan, const Problem &problem, const PlanOverrides &
       plan.stagedColumns = summedColumns(plan);
       plan.reasons.staging = "the copy engine adds dQ while its consumer goes on";
     }
-    // A producer that looks rows up spills with fewer; in 64 columns consumers do, with fewer.
-    const RoleRegisters registers =
-        hasTables(problem) && wide > 64 ? *roleRegistersOf(roleRegisters.consumers) : roleRegisters;
+    // A producer that looks rows up spills with fewer; consumers do in 64 columns, and have no
+    // room for capped scores, with fewer.
+    const RoleRegisters registers = hasTables(problem) && wide > 64 && !problem.softcap
+                                        ? *roleRegistersOf(roleRegisters.consumers)
+                                        : roleRegisters;
     plan.producerRegisters = overrides.producerRegisters.value_or(registers.producer);
     plan.consumerRegisters = overrides.consumerRegisters.value_or(registers.consumer);
     if (!overrides.stagedColumns && isTooLarge())
