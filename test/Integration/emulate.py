@@ -43,6 +43,7 @@ CASES += [
     ((64, 64), (5, 0, 3), (70, 200, 0), 2, 2, dict(splits=2)),
     ((64, 64), 3, (40, 48), 2, 1, dict(pages=16, pads=(3, 48))),  # no key counts of pages that end with the table
     ((128, 128), 3, (80, 90), 2, 1, dict(pages=3, pads=(0, 90), splits=2)),
+    *(((128, 128), 40, (80, 130), 1, 1, dict(pages=7, pads=(0, 33), target=target)) for target in ("sm_80", "sm_86")),
     ((64, 64), 130, 333, 1, 1, dict(plan=DEFER, causal=True, growing=3000)),  # keys that tower: rows are redone
     ((256, 256), 70, 150, 1, 1, dict(causal=True, growing=3000)),
 ]

@@ -102,6 +102,10 @@ def serving_cases(d, dv):
     yield d, dv, "dense", "bf16", ("packed", "schedule")
     for option in ("used", "pages of 1", "pages of 16"):
         yield d, dv, "dense", "bf16", (option, "1 query", "schedule")
+    if (d, dv) == (128, 128):  # which fills registers most: any more or less beside it may spill
+        for mask, options in (("dense", ("pages of 48",)), ("causal", ("leftpad",)), ("causal", ("pages of 16", "leftpad"))):
+            yield d, dv, mask, "bf16", options
+            yield d, dv, mask, "bf16", (*options, "own scale")
 
 
 def sm90_cases():
@@ -192,12 +196,13 @@ def op_text(d, dv, mask, element, options, target):
     lse = f"memref<{heads}x?xf32, strided<[?, ?], offset: ?>>" if packed else f"memref<?x{heads}x?xf32, strided<[?, ?, ?], offset: ?>>"
     logits, rows, table = f"memref<{heads}xf32, strided<[?], offset: ?>>", "memref<?xi32, strided<[1], offset: ?>>", "memref<?x?xi32, strided<[?, 1], offset: ?>>"
     args = f"%q: {q}, %k: {k}, %v: {v}, %o: {o}, %lse: {lse}, %scale: f32"
-    extra = "scale %scale "
+    extra = "" if "own scale" in options else "scale %scale "
     for used, argument, clause in (
         (softcap, "%cap: f32", "softcap %cap"),
         (packed, f"%cq: {rows}, %most: index, %ck: {rows}", f"cu_seqlens_q(%cq : {rows}) max_seqlen_q %most cu_seqlens_k(%ck : {rows})"),
         (page or "used" in options, f"%used: {rows}", f"seqused_k(%used : {rows})"),
         (page, f"%pages: {table}", f"page_table(%pages : {table})"),
+        ("leftpad" in options, f"%pads: {rows}", f"leftpad_k(%pads : {rows})"),
     ):
         args += f", {argument}" if used else ""
         extra += f"{clause} " if used else ""
@@ -259,7 +264,7 @@ def architectures(case, ptx, seen):
         seen.add(code)
     if target == "sm_89" and code in seen:
         return []
-    measured = target == "sm_80" and mask in ("dense", "causal") and not any(o.startswith(SERVING) for o in options)
+    measured = target == "sm_80" and mask in ("dense", "causal") and not any(o.startswith((*SERVING, "leftpad")) for o in options)
     return [target, "sm_90"] if measured else [target]
 
 

@@ -71,13 +71,7 @@ void emitGather(ImplicitLocOpBuilder &b, Kernel &kernel, tile::FillOp op, tile::
   Value from = address(0), next;
   if (isEven) {
     // Opaque, or the distance is kept over loops, where the parameter costs nothing.
-    Value stride =
-        LLVM::InlineAsmOp::create(
-            b, b.getI64Type(), kernel.rowStride(view), "mov.b64 $0, $1;", "=l,l",
-            /*has_side_effects=*/true, /*is_align_stack=*/false,
-            LLVM::tailcallkind::TailCallKind::None,
-            LLVM::AsmDialectAttr::get(b.getContext(), LLVM::AsmDialect::AD_ATT), ArrayAttr())
-            .getRes();
+    Value stride = opaque(b, kernel.rowStride(view));
     next = arith::MulIOp::create(b, stride,
                                  arith::ConstantOp::create(b, b.getI64IntegerAttr(rowsAtOnce)));
   }

@@ -38,6 +38,15 @@ Value freshThreadId(ImplicitLocOpBuilder &b) {
              LLVM::AsmDialectAttr::get(b.getContext(), LLVM::AsmDialect::AD_ATT), ArrayAttr())
       .getRes();
 }
+Value opaque(ImplicitLocOpBuilder &b, Value value) {
+  const bool wide = value.getType().isInteger(64);
+  return LLVM::InlineAsmOp::create(
+             b, value.getType(), value, wide ? "mov.b64 $0, $1;" : "mov.b32 $0, $1;",
+             wide ? "=l,l" : "=r,r", /*has_side_effects=*/true, /*is_align_stack=*/false,
+             LLVM::tailcallkind::TailCallKind::None,
+             LLVM::AsmDialectAttr::get(b.getContext(), LLVM::AsmDialect::AD_ATT), ArrayAttr())
+      .getRes();
+}
 Value laneOf(ImplicitLocOpBuilder &b, Value thread) {
   return arith::AndIOp::create(b, thread ? thread : threadId(b), i32(b, 31));
 }
@@ -289,15 +298,8 @@ Value Kernel::counter(ImplicitLocOpBuilder &b) {
                                          static_cast<unsigned>(NVVM::NVVMMemorySpace::Global));
   Value all = LLVM::AddressOfOp::create(b, type, kCountersName);
   // Opaque, or the address is made before the loop over tiles and kept in two registers.
-  Value number =
-      LLVM::InlineAsmOp::create(b, b.getI32Type(), counterNumber(), "mov.b32 $0, $1;", "=r,r",
-                                /*has_side_effects=*/true, /*is_align_stack=*/false,
-                                LLVM::tailcallkind::TailCallKind::None,
-                                LLVM::AsmDialectAttr::get(b.getContext(), LLVM::AsmDialect::AD_ATT),
-                                ArrayAttr())
-          .getResult(0);
   return LLVM::GEPOp::create(b, type, countersType(b.getContext()), all,
-                             ArrayRef<LLVM::GEPArg>{0, number, 0});
+                             ArrayRef<LLVM::GEPArg>{0, opaque(b, counterNumber()), 0});
 }
 
 void Kernel::bindScalars(RewriterBase &rewriter) {

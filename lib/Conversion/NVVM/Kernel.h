@@ -142,6 +142,8 @@ mlir::Value laneId(mlir::ImplicitLocOpBuilder &b);
 mlir::Value laneOf(mlir::ImplicitLocOpBuilder &b, mlir::Value thread);
 /// threadId read anew: what follows from it is computed here, not kept in registers over a loop.
 mlir::Value freshThreadId(mlir::ImplicitLocOpBuilder &b);
+/// `value` (i32 or i64), of which nothing is known: likewise.
+mlir::Value opaque(mlir::ImplicitLocOpBuilder &b, mlir::Value value);
 mlir::Value i32(mlir::ImplicitLocOpBuilder &b, int64_t value);
 mlir::Value toI32(mlir::ImplicitLocOpBuilder &b, mlir::Value index);
 mlir::Value toIndex(mlir::ImplicitLocOpBuilder &b, mlir::Value i32);

@@ -85,6 +85,9 @@ private:
   DenseMap<Operation *, Value> conditions; ///< of fills that had a branch of their own
   DenseMap<Operation *, unsigned> pending; ///< groups that a wait leaves
   DenseSet<Operation *> meets;             ///< fills and writes before which the warps meet
+  /// Whether what copies of K and V share of a thread's place is more than registers keep: rows
+  /// are looked up beside an output that fills half of them.
+  bool isTight = false;
 };
 
 std::string Sm80Emitter::whyNotBuilt(Operation *op) const {
@@ -138,6 +141,12 @@ void Sm80Emitter::prologue(B &) {
       if (isCovered(wait, pending))
         wait.setAgain(true);
     });
+  constexpr int64_t tight = 128; // columns of an output
+  kernel.func.walk([&](tile::ViewOp view) {
+    isTight |= (view.getPageTable() || view.getLeftpad()) &&
+               view.getView().getType().getShape()[0] == tight;
+  });
+  kernel.func.walk([&](tile::ViewOp view) { isTight &= view.getGroup() == 1; });
   kernel.func.walk([&](tile::FillOp fill) {
     if (!isBehindWait(fill, fill.getRing()))
       meets.insert(fill);
@@ -153,14 +162,17 @@ void Sm80Emitter::fill(B &b, tile::FillOp op, tile::FillOp::Adaptor in) {
     NVVM::Barrier0Op::create(b);
   auto gather = op.getRing().getType().getShape()[1] == 1 ? emitGatherRow : emitGather;
   Value condition = conditions.lookup(op), thread = kernel.anew(b);
+  tile::RingOp ring = ringOf(op.getRing());
+  if (isTight && ring.getName() == "k")
+    thread = freshThreadId(b);
   {
     OpBuilder::InsertionGuard guard(b);
     // Heads follow one another: zeros for no block would be under way to the slot that the next
     // head's first block is copied to, and nothing orders two copies (PTX ISA, "cp.async").
     if (condition && kernel.gradients)
       b.setInsertionPointToStart(scf::IfOp::create(b, std::exchange(condition, {})).thenBlock());
-    gather(b, kernel, op, in, slotOffset(b, ringOf(op.getRing()), in.getIt()),
-           thread ? thread : threadId(b), kernel.threads, condition);
+    gather(b, kernel, op, in, slotOffset(b, ring, in.getIt()), thread ? thread : threadId(b),
+           kernel.threads, condition);
   }
   NVVM::CpAsyncCommitGroupOp::create(b);
 }
