@@ -1,8 +1,9 @@
 //===- Sums.cpp - sums over threads, and over blocks ----------------------===//
 //
 // Of rows, in a kernel that multiplies nothing: what eight neighbouring threads of a row have is
-// joined by shuffles, the eights of a row through shared memory. In global memory: other blocks add
-// to the same rows, in any order or each in its turn.
+// joined by shuffles, the eights of a row too where a warp has them all, else through shared
+// memory: one by one either way. In global memory: other blocks add to the same rows, in any order
+// or each in its turn.
 //
 // A turn is passed on when what was added can be seen: by a release in one thread, behind a barrier
 // of all that added. The next awaits it by an acquire in one thread, in front of a barrier of all
@@ -61,6 +62,23 @@ Value Fragments::sum(B &b, tile::SumOp op, Value value) {
   }
   for (int64_t mask = 1; mask < joined; mask *= 2)
     mine = arith::AddFOp::create(b, mine, shuffleXor(b, mine, mask));
+  Value sum;
+  auto addEight = [&](Value eight) {
+    sum = sum ? arith::AddFOp::create(b, sum, eight).getResult() : eight;
+  };
+  auto column = [&]() -> Value {
+    return LLVM::InsertElementOp::create(b, LLVM::PoisonOp::create(b, VectorType::get({1}, f32)),
+                                         sum, i32(b, 0));
+  };
+  if (const int64_t aRow = shape[1] / schedule::combineColumns;
+      !isAll && schedule::warpThreads % aRow == 0) {
+    Value first = arith::AndIOp::create(b, laneId(b), i32(b, schedule::warpThreads - aRow));
+    for (int64_t lane = 0; lane < aRow; lane += joined)
+      addEight(NVVM::ShflOp::create(b, f32, i32(b, -1), mine,
+                                    arith::AddIOp::create(b, first, i32(b, lane)), i32(b, 31),
+                                    NVVM::ShflKind::idx, UnitAttr()));
+    return column();
+  }
   auto place = [&](IrInt eight) { return kernel.shared(b, toI32(b, (eight * 4).get())); };
   NVVM::Barrier0Op::create(b); // who still reads the sums before
   {
@@ -77,13 +95,9 @@ Value Fragments::sum(B &b, tile::SumOp op, Value value) {
     eights = shape[1] / schedule::combineColumns / joined;
     first = min(IrInt(b, row), shape[0] - 1) * eights;
   }
-  Value sum;
-  for (int64_t i = 0; i < eights; ++i) {
-    Value one = LLVM::LoadOp::create(b, f32, place(first + i));
-    sum = sum ? arith::AddFOp::create(b, sum, one).getResult() : one;
-  }
-  return LLVM::InsertElementOp::create(b, LLVM::PoisonOp::create(b, VectorType::get({1}, f32)), sum,
-                                       i32(b, 0));
+  for (int64_t i = 0; i < eights; ++i)
+    addEight(LLVM::LoadOp::create(b, f32, place(first + i)));
+  return column();
 }
 
 static Value inlineAsm(B &b, Type result, ValueRange operands, StringRef text,

@@ -16,24 +16,42 @@ public:
   void sink();
 
 private:
-  /// R rows of q at a time, over its heads, and what is done `first` for each tile; `q` is laid out
-  /// as q is.
-  void forQueryTiles(Value q, function_ref<void(Value, Value, Value)> body,
+  static constexpr int64_t mostGroups = 4;
+  /// Groups of R rows of q, over its heads, and what is done `first` for each tile; `q` is laid out
+  /// as q is. A thread loads what it has of all groups before it waits for the first.
+  ///
+  /// The main kernel goes from the first head to the last, so these go back: the first is still in
+  /// the L2 cache when it begins, the last when it has ended. With the groups +0.7 to +1.2 % at
+  /// lengths of 512.
+  void forQueryTiles(Value q, function_ref<void(ArrayRef<Value>, Value, Value)> body,
                      function_ref<void(Value, Value, Value)> first = {}) {
     Value cu = queries.cuSeqlens;
-    Value batch = cu ? sub(k.dim(cu, 0), k.index(1)) : k.dim(q, 0);
+    Value batch = cu ? sub(k.dim(cu, 0), k.index(1)) : k.dim(q, 0), heads = headsOf(q);
+    int64_t groups = M / R;
+    while (groups > 1 && (groups > mostGroups || M / R % groups))
+      --groups;
     k.forTiles(
-        k.dim(q, cu ? 0 : 1), M, headsOf(q), batch,
+        k.dim(q, cu ? 0 : 1), M, heads, batch,
         [&](Value m, Value h, Value bi) {
+          if (!cu) {
+            h = sub(sub(heads, k.index(1)), h);
+            bi = sub(sub(batch, k.index(1)), bi);
+          }
           Value row = mul(m, k.index(M));
           if (first)
             first(m, h, bi);
-          if (R == M)
-            return body(row, h, bi);
-          auto rows = scf::ForOp::create(b, k.index(0), k.index(M), k.index(R));
+          auto rowsFrom = [&](Value row) {
+            SmallVector<Value> rows{row};
+            for (int64_t i = 1; i < groups; ++i)
+              rows.push_back(add(row, k.index(i * R)));
+            body(rows, h, bi);
+          };
+          if (groups * R == M)
+            return rowsFrom(row);
+          auto rows = scf::ForOp::create(b, k.index(0), k.index(M), k.index(groups * R));
           OpBuilder::InsertionGuard guard(b);
           b.setInsertionPointToStart(rows.getBody());
-          body(add(row, rows.getInductionVar()), h, bi);
+          rowsFrom(add(row, rows.getInductionVar()));
         },
         cu);
   }
@@ -54,30 +72,35 @@ void SideBuilder::prepare() {
         dov = k.view(dO, headSizeV, 1, false, queries);
   Value lv = k.view(lse, 1, 1, false, queries), l2v = padded(lse2, 1), ev = padded(delta, 1),
         sumv = padded(sum, D);
-  auto prepareRows = [&](Value row, Value h, Value bi) {
-    Value rows = k.map({load(ov, R, Dv, bi, h, row), load(dov, R, Dv, bi, h, row)}, R, Dv,
-                       [&](ImplicitLocOpBuilder &b, ValueRange x) -> Value {
-                         auto wide = [&](Value v) -> Value {
-                           return element.isF32()
-                                      ? v
-                                      : arith::ExtFOp::create(b, b.getF32Type(), v).getResult();
-                         };
-                         return mulf(wide(x[0]), wide(x[1]));
-                       });
-    Value d = tile::SumOp::create(b, k.frag(R, 1, b.getF32Type()), rows);
-    tile::StoreOp::create(b, d, ev, bi, h, row);
-    // A row without a key has p = exp2(masked - 0) = 0.
-    Value l = k.map(
-        load(lv, R, 1, bi, h, row), R, 1, [&](ImplicitLocOpBuilder &b, ValueRange x) -> Value {
-          auto constant = [&](float value) {
-            return arith::ConstantOp::create(b, b.getF32FloatAttr(value));
-          };
-          Value none =
-              arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, x[0], constant(-INFINITY));
-          return arith::SelectOp::create(b, none, constant(0), mulf(x[0], constant(log2e)));
-        });
-    tile::StoreOp::create(b, l, l2v, bi, h, row);
-    tile::StoreOp::create(b, k.splat(zero, R, D), sumv, bi, h, row);
+  auto prepareRows = [&](ArrayRef<Value> rows, Value h, Value bi) {
+    struct Loaded {
+      Value o, dO, lse;
+    };
+    auto loaded = llvm::map_to_vector(rows, [&](Value row) -> Loaded {
+      return {load(ov, R, Dv, bi, h, row), load(dov, R, Dv, bi, h, row),
+              load(lv, R, 1, bi, h, row)};
+    });
+    for (auto [row, own] : llvm::zip_equal(rows, loaded)) {
+      Value products =
+          k.map({own.o, own.dO}, R, Dv, [&](ImplicitLocOpBuilder &b, ValueRange x) -> Value {
+            auto wide = [&](Value v) -> Value {
+              return element.isF32() ? v : arith::ExtFOp::create(b, b.getF32Type(), v).getResult();
+            };
+            return mulf(wide(x[0]), wide(x[1]));
+          });
+      Value d = tile::SumOp::create(b, k.frag(R, 1, b.getF32Type()), products);
+      tile::StoreOp::create(b, d, ev, bi, h, row);
+      // A row without a key has p = exp2(masked - 0) = 0.
+      Value l = k.map(own.lse, R, 1, [&](ImplicitLocOpBuilder &b, ValueRange x) -> Value {
+        auto constant = [&](float value) {
+          return arith::ConstantOp::create(b, b.getF32FloatAttr(value));
+        };
+        Value none = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, x[0], constant(-INFINITY));
+        return arith::SelectOp::create(b, none, constant(0), mulf(x[0], constant(log2e)));
+      });
+      tile::StoreOp::create(b, l, l2v, bi, h, row);
+      tile::StoreOp::create(b, k.splat(zero, R, D), sumv, bi, h, row);
+    }
   };
   forQueryTiles(o, prepareRows, [&](Value m, Value h, Value bi) {
     if (!turns)
@@ -96,11 +119,14 @@ void SideBuilder::finish() {
   askForQueries();
   const Scores scores(k, op);
   Value sumv = inCells(sum), dqv = k.view(dq, headSize, 1, false, queries);
-  forQueryTiles(dq, [&](Value row, Value h, Value bi) {
-    Value scaled = k.map(
-        load(sumv, R, D, bi, h, row), R, D,
-        [&](ImplicitLocOpBuilder &b, ValueRange x) -> Value { return mulf(x[0], scores.scale); });
-    tile::StoreOp::create(b, k.cast(scaled, element), dqv, bi, h, row);
+  forQueryTiles(dq, [&](ArrayRef<Value> rows, Value h, Value bi) {
+    auto sums = llvm::map_to_vector(rows, [&](Value row) { return load(sumv, R, D, bi, h, row); });
+    for (auto [row, own] : llvm::zip_equal(rows, sums)) {
+      Value scaled = k.map(own, R, D, [&](ImplicitLocOpBuilder &b, ValueRange x) -> Value {
+        return mulf(x[0], scores.scale);
+      });
+      tile::StoreOp::create(b, k.cast(scaled, element), dqv, bi, h, row);
+    }
   });
   k.finish();
 }

@@ -56,18 +56,21 @@ func.func @block(%q: !m {flash.arg = "q"}, %lse: !l {flash.arg = "lse"}, %sum: !
   return
 }
 
-// Without products each thread has four columns of a row: eights are joined by shuffles, rows through shared memory. A turn
-// is cleared by one thread. Columns past the view's are zeros.
+// Without products each thread has four columns of a row: eights are joined by shuffles, and so are those of a row within a
+// warp. A turn is cleared by one thread. Columns past the view's are zeros.
 // CHECK-LABEL: llvm.func @rows(
 // CHECK:         llvm.store %{{.*}} : i32, !llvm.ptr<1>
 // CHECK:         llvm.load %{{.*}} -> vector<2xi32>
 // CHECK:         llvm.bitcast %{{.*}} : vector<2xi32> to vector<4xbf16>
 // CHECK:         arith.extf
 // CHECK-COUNT-3: nvvm.shfl.sync bfly
-// CHECK:         nvvm.barrier
-// CHECK:         llvm.store %{{.*}} : f32, !llvm.ptr<3>
-// CHECK:         nvvm.barrier
-// CHECK-COUNT-2: llvm.load %{{.*}} : !llvm.ptr<3> -> f32
+// CHECK-NOT:     nvvm.barrier
+// CHECK:         %[[FIRST:.*]] = arith.andi %{{.*}}, %c16_i32
+// CHECK:         %[[ONE:.*]] = nvvm.shfl.sync idx %{{.*}}, %{{.*}}, %[[FIRST]],
+// CHECK:         %[[LANE:.*]] = arith.addi %[[FIRST]], %c8_i32
+// CHECK:         %[[TWO:.*]] = nvvm.shfl.sync idx %{{.*}}, %{{.*}}, %[[LANE]],
+// CHECK:         arith.addf %[[ONE]], %[[TWO]]
+// CHECK-NOT:     nvvm.barrier
 // CHECK:         llvm.store %{{.*}} : vector<1xf32>, !llvm.ptr<1>
 func.func @rows(%o: !m {flash.arg = "o"}, %delta: !l {flash.arg = "delta"}, %turns: memref<?xi32, strided<[1], offset: ?>> {flash.arg = "turns"},
                 %i: index {flash.arg = "i"})
@@ -84,6 +87,25 @@ func.func @rows(%o: !m {flash.arg = "o"}, %delta: !l {flash.arg = "delta"}, %tur
   }
   %s = flash_tile.sum %w : <16x64xf32> -> <16x1xf32>
   flash_tile.store %s -> %dv[%i, %i, %i] : <16x1xf32> -> <1xf32>
+  return
+}
+
+// A row of 24 threads goes through shared memory.
+// CHECK-LABEL: llvm.func @across(
+// CHECK-COUNT-3: nvvm.shfl.sync bfly
+// CHECK-NOT:     nvvm.shfl
+// CHECK:         nvvm.barrier
+// CHECK:         llvm.store %{{.*}} : f32, !llvm.ptr<3>
+// CHECK:         nvvm.barrier
+// CHECK-COUNT-3: llvm.load %{{.*}} : !llvm.ptr<3> -> f32
+// CHECK:         llvm.store %{{.*}} : vector<1xf32>, !llvm.ptr<1>
+func.func @across(%o: memref<?x?x?x96xf32, strided<[?, ?, ?, 1], offset: ?>> {flash.arg = "o"}, %delta: !l {flash.arg = "delta"}, %i: index {flash.arg = "i"})
+    attributes {flash.kernel, flash.target = #flash.target<"sm_80">, flash.threads = 192 : i64, flash.columns = 96 : i64, flash.shared_bytes = 1024 : i64} {
+  %ov = flash_tile.view %o : memref<?x?x?x96xf32, strided<[?, ?, ?, 1], offset: ?>> -> <96xf32>
+  %dv = flash_tile.view %delta {padded = 64 : i64} : !l -> <1xf32>
+  %x = flash_tile.load %ov[%i, %i, %i] : <96xf32> -> <8x96xf32>
+  %s = flash_tile.sum %x : <8x96xf32> -> <8x1xf32>
+  flash_tile.store %s -> %dv[%i, %i, %i] : <8x1xf32> -> <1xf32>
   return
 }
 
