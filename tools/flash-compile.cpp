@@ -83,9 +83,15 @@ void takeAdvice(flash::AttentionOp op, ArrayRef<flash::schedule::Record> records
   if (op.getPlan() || !record)
     return;
   auto but = [&] { return op.emitWarning("the record for " + record->gpu + " is left out: "); };
-  auto plan = dyn_cast_or_null<flash::PlanAttr>(parseAttribute(record->plan, op.getContext()));
+  std::string said; // by the parser, which does not know where the text is from
+  flash::PlanAttr plan;
+  {
+    ScopedDiagnosticHandler listen(op.getContext(), [&](Diagnostic &d) { said += "; " + d.str(); });
+    plan = dyn_cast_or_null<flash::PlanAttr>(parseAttribute(record->plan, op.getContext()));
+  }
   if (!plan) {
-    but() << "expected a plan, it has '" << record->plan << "'";
+    but() << "expected " << recordsFile << " to give a plan, it has '" << record->plan << "'"
+          << said;
     return;
   }
   auto planned = flash::schedule::makePlan(problem, flash::overridesOf(plan));
@@ -230,6 +236,8 @@ int main(int argc, char **argv) {
   cl::ParseCommandLineOptions(argc, argv, "From a flash op to a kernel, or to its plan\n");
   if (!flash::schedule::parseTarget(target.getValue()))
     return complain("target must be sm_80, sm_86, sm_89, sm_90a or cpu, not '" + target + "'");
+  if (explain && emit.getNumOccurrences())
+    return complain("--explain writes the plan instead of a kernel; leave it or --emit out");
   if (json && !explain)
     return complain("--json says how --explain writes; add --explain");
 

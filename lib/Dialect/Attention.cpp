@@ -109,11 +109,8 @@ public:
     return hasLogits(op, name, type, {"q", "heads", last(q, 2)});
   }
   Size batch() const {
-    if (!packed)
-      return {"q", "batch", q.getDimSize(0)};
-    ShapedType ends = typeOf(ProblemOpInterface(op).getCuSeqlensQ());
-    return {"cu_seqlens_q", "batch", // a table of no dimensions is refused with the others
-            ends.getRank() ? plus(ends.getDimSize(0), -1) : ShapedType::kDynamic};
+    return packed ? batchOfEnds(typeOf(ProblemOpInterface(op).getCuSeqlensQ()))
+                  : Size{"q", "batch", q.getDimSize(0)};
   }
 
   ProblemOpInterface op;

@@ -87,6 +87,11 @@ LogicalResult checks::hasEnds(Operation *op, StringRef owner, ShapedType type) {
   return success();
 }
 
+checks::Size checks::batchOfEnds(ShapedType ends) {
+  return {"cu_seqlens_q", "batch",
+          ends.getRank() ? plus(ends.getDimSize(0), -1) : ShapedType::kDynamic};
+}
+
 LogicalResult checks::hasSchedule(Operation *op, Value schedule, Size batch) {
   if (!schedule)
     return success();

@@ -33,6 +33,8 @@ LogicalResult hasTable(Operation *op, StringRef owner, ShapedType type, int64_t 
                        StringRef shape);
 /// Where packed sequences end: batch + 1 elements.
 LogicalResult hasEnds(Operation *op, StringRef owner, ShapedType type);
+/// The batch that the type of cu_seqlens_q says; unknown of a type that hasEnds refuses.
+Size batchOfEnds(ShapedType ends);
 /// What says how many parts of keys each sequence has; null where nothing does.
 LogicalResult hasSchedule(Operation *op, mlir::Value schedule, Size batch);
 /// A head size that some attention has, of keys or of values.

@@ -100,7 +100,7 @@ LogicalResult CombineOp::verify() {
     auto ends = cast<ShapedType>(getCuSeqlensQ().getType());
     if (failed(hasEnds(*this, "cu_seqlens_q", ends)))
       return failure();
-    batch = {"cu_seqlens_q", "batch", plus(ends.getDimSize(0), -1)};
+    batch = batchOfEnds(ends);
   }
   if (getSequsedQ()) {
     auto used = cast<ShapedType>(getSequsedQ().getType());
@@ -238,7 +238,7 @@ LogicalResult AppendOp::verify() {
     auto ends = cast<ShapedType>(getCuSeqlensQ().getType());
     if (failed(hasEnds(*this, "cu_seqlens_q", ends)))
       return failure();
-    rows = {"cu_seqlens_q", "batch", plus(ends.getDimSize(0), -1)};
+    rows = batchOfEnds(ends);
   }
   if (failed(equal(*this, rows, batch)))
     return failure();

@@ -108,7 +108,11 @@ static void chooseTile(Plan &plan, const Problem &problem, const TileRow &row,
   if (plan.consumers != tile.consumers && machine.roles)
     registers = roleRegistersOf(plan.consumers).value_or(registers);
   plan.producerRegisters = overrides.producerRegisters.value_or(registers.producer);
-  plan.consumerRegisters = overrides.consumerRegisters.value_or(registers.consumer);
+  // All warps of a block have the same, of what a multiprocessor has.
+  const int64_t most = machine.roles ? unlimited
+                                     : machine.registersPerSm /
+                                           (warpgroupWarps * warpThreads * max(plan.consumers, 1));
+  plan.consumerRegisters = overrides.consumerRegisters.value_or(min(registers.consumer, most));
   plan.pvFromRegisters = overrides.pvFromRegisters.value_or(tile.pvFromRegisters);
   plan.overlap = overrides.overlap.value_or(tile.overlap);
   plan.qInRegisters = overrides.qInRegisters.value_or(tile.qInRegisters);
@@ -164,7 +168,7 @@ static void shareRegisters(Plan &plan, const Problem &problem, const PlanOverrid
   const int64_t held =
       fragmentRegisters(tileOf(plan), {plan.headTile, plan.headTileV}, problem.element);
   auto registers = roleRegistersOf(plan.consumers, /*looksUp=*/true);
-  if (!registers || held + registersBesideFragments > registers->consumer)
+  if (!registers || held + registersBesideFragments >= registers->consumer)
     return;
   plan.producerRegisters = registers->producer;
   plan.consumerRegisters = registers->consumer;
@@ -408,6 +412,10 @@ std::variant<Plan, Refusal> makePlan(const Problem &problem, const PlanOverrides
   if (!problem.backward && overrides.ordered)
     return Refusal{Refusal::invalid,
                    "ordered is of gradients, attention sums nothing across blocks; leave it out"};
+  if (!problem.backward && (overrides.apart || overrides.columnParts))
+    return Refusal{Refusal::invalid, std::string(overrides.apart ? "apart" : "column_parts") +
+                                         " is of gradients, whose blocks may own a part of the "
+                                         "columns; leave it out"};
   if (overrides.warps.value_or(0) % warpgroupWarps != 0)
     return Refusal{Refusal::invalid, "expected warps in multiples of " + number(warpgroupWarps) +
                                          ", there are " + number(*overrides.warps)};
@@ -490,7 +498,10 @@ static std::optional<std::string> whyNotMulticast(const Plan &plan, const Proble
            "varlen_dynamic counts tiles through all; leave multicast out";
   if (!plan.persistent)
     return "blocks that share keys (multicast) take several tiles, order " +
-           std::string(orderName(plan.order)) + " has one tile a block; use dynamic or static";
+           std::string(orderName(plan.order)) +
+           (plan.order == WorkOrder::single
+                ? " has one tile a block; use dynamic or static"
+                : " is not persistent; leave persistent or multicast out");
   if (problem.target != Target::cpu && plan.transfer == Transfer::gather)
     return "blocks share keys (multicast) by the copy engine, transfer gather copies by threads; "
            "use tma";

@@ -327,26 +327,33 @@ static std::optional<std::string> whyNotShapes(const Tile &tile, HeadTile head, 
   const bool byColumns = tile.splitBy == SplitBy::columns;
   const int64_t productRows = machine.mmaRows,
                 wanted = productRows * (byColumns ? 1 : tile.consumers);
+  // What divides a tile, as plans name it.
+  const int64_t unit = machine.roles ? 1 : warpgroupWarps;
+  const std::string who = machine.roles ? "consumers" : "warps",
+                    one = machine.roles ? "one consumer" : number(unit) + " warps";
   // Only a warpgroup's product has a fixed number of rows.
   if (machine.roles ? tile.tileM != wanted : tile.tileM % wanted != 0)
     return "expected a tile of " + number(wanted) + " queries, " + number(productRows) +
-           (byColumns ? " that all consumers share"
-                      : " for each of " + number(tile.consumers) + " consumers") +
-           " on " + name + ", it has " + number(tile.tileM) + "; set tile m or consumers";
+           (byColumns ? " that all " + who + " share"
+                      : " for each " + (machine.roles ? "" : number(unit) + " ") + "of " +
+                            number(tile.consumers * unit) + " " + who) +
+           " on " + name + ", it has " + number(tile.tileM) + "; set tile m or " + who;
   // The second product contracts over keys, 32 bytes of P at a time.
   const int64_t contraction = 32 / elementBytes(element), widest = 256;
   if (tile.tileN % contraction != 0 || tile.tileN > widest)
     return "expected a tile of keys that is a multiple of " + number(contraction) + " up to " +
            number(widest) + " on " + name + ", it has " + number(tile.tileN) + "; set tile n";
+  // A part of the columns that is multiplied apart begins with a panel of V.
   const int64_t columns = outputColumns(tile, head);
-  if (columns % storedColumns != 0 || columns * (byColumns ? tile.consumers : 1) != head.dv)
-    return "one consumer would store " + number(columns) + " of " + number(head.dv) +
-           " output columns, expected a multiple of " + number(storedColumns) + " on " + name +
-           "; split rows, or columns over other consumers";
+  const int64_t least = byColumns && machine.roles ? panelColumns : storedColumns;
+  if (columns % least != 0 || columns * (byColumns ? tile.consumers : 1) != head.dv)
+    return one + " would store " + number(columns) + " of " + number(head.dv) +
+           " output columns, expected a multiple of " + number(least) + " on " + name +
+           "; split rows, or columns over other " + who;
   if (columns > widest)
-    return "one consumer would hold " + number(columns) + " of " + number(head.dv) +
+    return one + " would hold " + number(columns) + " of " + number(head.dv) +
            " output columns, a product on " + name + " has at most " + number(widest) +
-           "; split columns over more consumers";
+           "; split columns over more " + who;
   if (head.d % contraction != 0)
     return "expected a head tile that is a multiple of " + number(contraction) + " on " + name +
            ", it has " + number(head.d);
@@ -375,9 +382,10 @@ static std::optional<std::string> whyNotRegisters(const Tile &tile, HeadTile hea
     if (registers < 24 || registers > 256 || registers % 8 != 0)
       return "expected registers of a role to be a multiple of 8 from 24 to 256, they are " +
              number(registers);
-  if (held + registersBesideFragments > tile.consumerRegisters)
+  // With no more than that ptxas waits for each product before the next.
+  if (held + registersBesideFragments >= tile.consumerRegisters)
     return "a consumer holds " + number(held) + " registers of scores, output" +
-           (tile.qInRegisters ? ", P and Q" : " and P") + " a thread and " +
+           (tile.qInRegisters ? ", P and Q" : " and P") + " a thread and more than " +
            number(registersBesideFragments) + " beside them, the plan gives it " +
            number(tile.consumerRegisters) + "; use a smaller tile n";
   const int64_t threads = threadsOf(tile, machine);
@@ -423,8 +431,8 @@ std::optional<std::string> whyNotTile(const Tile &tile, HeadTile head, ElementTy
     return whyNotOnCpu(tile, head);
   if (threadsOf(tile, machine) > machine.maxThreads)
     return "plan needs " + number(threadsOf(tile, machine)) + " threads a block, " +
-           std::string(machine.name) + " has " + number(machine.maxThreads) +
-           "; use fewer consumers";
+           std::string(machine.name) + " has " + number(machine.maxThreads) + "; use fewer " +
+           (machine.roles ? "consumers" : "warps");
   if (auto sentence = whyNotShapes(tile, head, element, machine))
     return sentence;
   // Barrier 0 is the block's; each consumer has one of its own, and one for its turn.

@@ -236,7 +236,7 @@ struct PipelineLoads : flash::impl::FlashTilePipelineLoadsBase<PipelineLoads> {
     return success();
   }
 
-  /// The last product or read in a run of a tile that it loads.
+  /// The last product or read in run `index`, which is `loop`, of a tile that it loads.
   static Operation *lastReaderOf(scf::ForOp loop, ArrayRef<Loads> all, size_t index) {
     Operation *last = nullptr;
     for (Operation &op : *loop.getBody())
@@ -245,8 +245,7 @@ struct PipelineLoads : flash::impl::FlashTilePipelineLoadsBase<PipelineLoads> {
               tile = slice.getTile();
             auto wait = tile.getDefiningOp<tile::WaitOp>();
             return wait && llvm::any_of(all, [&](const Loads &loads) {
-                     return scf::ForOp(loads.runs[index]) == loop &&
-                            tile::FillOp(loads.fills[index]).getRing() == wait.getRing();
+                     return tile::FillOp(loads.fills[index]).getRing() == wait.getRing();
                    });
           }))
         last = &op;

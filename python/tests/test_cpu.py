@@ -84,6 +84,8 @@ def test_softcap_scale_and_sink():
     q, k, v = inputs()
     check(q, k, v, softcap=3.0, scale=0.5, causal=True)
     check(q, k, v, sink=np.array([0.5, -1, 2, 0], np.float32), window=(4, 0))
+    for splits in (1, 3):  # past f32 as a power of two
+        check(q, k, v, sink=np.array([3e38, -3e38, 2, 0], np.float32), num_splits=splits)
 
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])

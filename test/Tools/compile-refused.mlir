@@ -9,6 +9,8 @@
 // FILE: error: cannot open input file
 // RUN: not flash-compile --json %s 2>&1 | FileCheck %s --check-prefix=JSON
 // JSON: error: --json says how --explain writes
+// RUN: not flash-compile --explain --emit=ptx %s 2>&1 | FileCheck %s --check-prefix=BOTH
+// BOTH: error: --explain writes the plan instead of a kernel; leave it or --emit out
 func.func @f(%q: tensor<1x8x1x64xf32>) -> tensor<1x8x1x64xf32> {
   %o = flash.attention %q, %q, %q by <dense>
       : tensor<1x8x1x64xf32>, tensor<1x8x1x64xf32>, tensor<1x8x1x64xf32> -> tensor<1x8x1x64xf32>

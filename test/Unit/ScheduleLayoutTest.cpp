@@ -127,6 +127,24 @@ TEST(Explain, LeavesOutWhatDependsOnUnknownSizes) {
   EXPECT_EQ(explained(p, true).find("\"blocks\""), std::string::npos);
 }
 
+TEST(Explain, VeryManyTilesAreCountedInPart) {
+  Problem p{.target = Target::cpu,
+            .headSize = 64,
+            .headSizeV = 64,
+            .mask = {.causal = true},
+            .batch = 1,
+            .heads = 1,
+            .kvHeads = 1};
+  for (int64_t length : {int64_t(1) << 20, (int64_t(1) << 31) - 1}) {
+    p.lenQ = p.lenK = length;
+    const Plan plan = std::get<Plan>(makePlan(p, {.splits = 1}));
+    BlockCount count = countBlocks(plan, p);
+    EXPECT_EQ(count.exact, length < (1 << 30));
+    EXPECT_NEAR(double(count.computed) / double(count.all), 0.5, 1e-4);
+    EXPECT_NEAR(double(count.masked) * plan.tileM / double(length), 1, 1e-4);
+  }
+}
+
 TEST(Explain, SplitsShareTheBlocks) {
   Problem p{.target = Target::cpu,
             .headSize = 64,

@@ -282,9 +282,10 @@ TEST(Plan, RefusesWithDemandFactAndWayOut) {
   EXPECT_EQ(refused(h, {.tileN = 24}),
             "expected a tile of keys that is a multiple of 16 up to 256 on sm_90a, it has 24; set "
             "tile n");
-  EXPECT_EQ(refused(h, {.tileN = 256}),
-            "a consumer holds 256 registers of scores, output and P a thread and 24 beside them, "
-            "the plan gives it 232; use a smaller tile n");
+  EXPECT_EQ(
+      refused(h, {.tileN = 256}),
+      "a consumer holds 256 registers of scores, output and P a thread and more than 24 beside "
+      "them, the plan gives it 232; use a smaller tile n");
   EXPECT_EQ(refused(h, {.producerRegisters = 40, .consumerRegisters = 248}),
             "plan needs 68608 registers, sm_90a has 64512 for 384 threads; use fewer consumers or "
             "registers");
@@ -293,8 +294,8 @@ TEST(Plan, RefusesWithDemandFactAndWayOut) {
             "256; split columns over more consumers");
   const Problem ada = problem(Target::sm89, 96, 96);
   EXPECT_EQ(refused(ada, {.tileM = 64, .tileN = 32, .consumers = 2, .splitBy = SplitBy::columns}),
-            "one consumer would store 48 of 96 output columns, expected a multiple of 32 on sm_89; "
-            "split rows, or columns over other consumers");
+            "4 warps would store 48 of 96 output columns, expected a multiple of 32 on sm_89; "
+            "split rows, or columns over other warps");
   EXPECT_EQ(refused(ada, {.consumers = 1, .warps = 3}),
             "expected warps in multiples of 4, there are 3");
   EXPECT_EQ(refused(cpu, {.tileN = 0}), "expected tile n of at least 1, it is 0");
@@ -305,7 +306,27 @@ TEST(Plan, RefusesWithDemandFactAndWayOut) {
             "set consumers instead of warps");
   EXPECT_EQ(refused(h, {.ordered = true}),
             "ordered is of gradients, attention sums nothing across blocks; leave it out");
+  const std::string gradients =
+      " is of gradients, whose blocks may own a part of the columns; leave it out";
+  EXPECT_EQ(refused(h, {.apart = false}), "apart" + gradients);
+  EXPECT_EQ(refused(cpu, {.columnParts = 2}), "column_parts" + gradients);
+  // Where V's columns have no panel for each consumer, and with as many registers as it holds.
+  EXPECT_EQ(refused(problem(Target::sm90, 64, 192),
+                    {.tileM = 64, .tileN = 64, .consumers = 2, .splitBy = SplitBy::columns}),
+            "one consumer would store 96 of 192 output columns, expected a multiple of 64 on "
+            "sm_90a; split rows, or columns over other consumers");
+  EXPECT_EQ(refused(h, {.tileM = 64, .tileN = 192}),
+            "a consumer holds 208 registers of scores, output and P a thread and more than 24 "
+            "beside them, the plan gives it 232; use a smaller tile n");
   Problem a = problem(Target::sm80);
+  // Registers follow warps: what a multiprocessor has for each.
+  EXPECT_EQ(planned(a, {.tileM = 256, .tileN = 32, .consumers = 4, .warps = 16}).consumerRegisters,
+            128);
+  EXPECT_EQ(refused(a, {.tileM = 128, .consumers = 4, .warps = 16}),
+            "expected a tile of 256 queries, 64 for each 4 of 16 warps on sm_80, it has 128; set "
+            "tile m or warps");
+  EXPECT_EQ(refused(a, {.tileM = 640, .consumers = 10, .warps = 40}),
+            "plan needs 1280 threads a block, sm_80 has 1024; use fewer warps");
   EXPECT_EQ(refused(a, {.stealing = true}), "sm_80 has no roles, and nobody who takes tiles "
                                             "(stealing) ahead; leave stealing out");
   EXPECT_EQ(refused(a, {.pingPong = true}),
@@ -339,9 +360,10 @@ TEST(Plan, QInRegistersCountsAndTurnsNeedBarriers) {
   EXPECT_TRUE(plan.qInRegisters && plan.earlyWait && plan.pingPong);
   const HeadTile head{128, 128};
   EXPECT_EQ(fragmentRegisters(tileOf(plan), head, ElementType::bf16), 64 + 64 + 32 + 32);
-  EXPECT_EQ(refused(h, {.tileN = 160, .qInRegisters = true}),
-            "a consumer holds 216 registers of scores, output, P and Q a thread and 24 beside "
-            "them, the plan gives it 232; use a smaller tile n");
+  EXPECT_EQ(
+      refused(h, {.tileN = 160, .qInRegisters = true}),
+      "a consumer holds 216 registers of scores, output, P and Q a thread and more than 24 beside "
+      "them, the plan gives it 232; use a smaller tile n");
   // Four consumers of 64 rows: 32 scores, 32 outputs, 16 of P; Q's 16 are too many.
   const Problem narrow = problem(Target::sm90, 64, 64);
   plan = planned(narrow, {.tileM = 256, .tileN = 64, .stages = 4, .pingPong = true});
@@ -349,7 +371,8 @@ TEST(Plan, QInRegistersCountsAndTurnsNeedBarriers) {
   EXPECT_EQ(plan.threads, 640);
   EXPECT_EQ(plan.consumerRegisters, 112);
   EXPECT_EQ(refused(narrow, {.tileM = 256, .tileN = 64, .qInRegisters = true}),
-            "a consumer holds 96 registers of scores, output, P and Q a thread and 24 beside them, "
+            "a consumer holds 96 registers of scores, output, P and Q a thread and more than 24 "
+            "beside them, "
             "the plan gives it 112; use a smaller tile n");
   Machine crowded = machineOf(Target::sm90);
   crowded.namedBarriers = 8;
@@ -469,6 +492,10 @@ TEST(Plan, BlocksThatShareKeysComeInPairs) {
             "use tma");
   EXPECT_EQ(refused(problem(Target::sm80), {.multicast = true}),
             "blocks share keys (multicast) by a copy engine, sm_80 has none; leave multicast out");
+  EXPECT_EQ(
+      refused(h, {.multicast = true, .persistent = false}),
+      "blocks that share keys (multicast) take several tiles, order static is not persistent; "
+      "leave persistent or multicast out");
   EXPECT_EQ(refused(h, {.multicast = true, .order = WorkOrder::single}),
             "blocks that share keys (multicast) take several tiles, order single has one tile a "
             "block; use dynamic or static");

@@ -9,9 +9,10 @@ namespace flash::schedule {
 
 /// Key blocks of one launch, over all tiles, heads and batches.
 struct BlockCount {
-  int64_t all;      ///< tiles times key blocks
-  int64_t computed; ///< that the mask and the lengths leave
-  int64_t masked;   ///< of these, with element masks
+  int64_t all;       ///< tiles times key blocks
+  int64_t computed;  ///< that the mask and the lengths leave
+  int64_t masked;    ///< of these, with element masks
+  bool exact = true; ///< else counted from a part of very many tiles
 };
 /// All sizes must be known.
 BlockCount countBlocks(const Plan &plan, const Problem &problem);

@@ -324,12 +324,14 @@ void Lowering::lower(FinalizeOp op) {
   loop(rows, 1, [&](Value row) {
     Value place[] = {row, index(0)};
     Value sum = rowValue(l, row), scale = real(f32, 1);
-    Value level = arith::MulFOp::create(b, c, rowValue(m, row));
+    Value level = arith::MulFOp::create(b, c, rowValue(m, row)), least = minus;
     if (op.getSink()) {
       IrInt r = toInt(at(op.getRow0())) + toInt(row);
       IrInt head = toInt(at(op.getHead())) * op.getGroup() + remainder(r, op.getGroup());
-      Value logit = memref::LoadOp::create(b, at(op.getSink()), head.get());
-      logit = arith::MulFOp::create(b, logit, real(f32, kLog2e));
+      least = memref::LoadOp::create(b, at(op.getSink()), head.get());
+      // A logit that f32 holds may be past it as a power of two.
+      Value logit = arith::MinimumFOp::create(b, arith::MulFOp::create(b, least, real(f32, kLog2e)),
+                                              real(f32, std::numeric_limits<float>::max()));
       // Rows past the sequence of a packed tile have heads as well, so the load is always inside.
       Value none = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, sum, zero);
       level = arith::SelectOp::create(b, none, minus, level);
@@ -343,7 +345,7 @@ void Lowering::lower(FinalizeOp op) {
     }
     Value empty = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, sum, zero);
     Value log = arith::AddFOp::create(b, level, math::Log2Op::create(b, sum));
-    log = arith::MulFOp::create(b, log, real(f32, kLn2));
+    log = arith::MaximumFOp::create(b, arith::MulFOp::create(b, log, real(f32, kLn2)), least);
     memref::StoreOp::create(b, arith::SelectOp::create(b, empty, minus, log), lse, place);
     Value ratio = arith::DivFOp::create(b, scale, sum);
     memref::StoreOp::create(b, arith::SelectOp::create(b, empty, zero, ratio), inverse, place);
