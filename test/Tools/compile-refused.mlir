@@ -1,6 +1,6 @@
 // What cannot be done is refused with a sentence and exit code 1, and no file is left behind.
 // RUN: sh -c 'flash-compile %s --emit=ptx -o %t.ptx; test $? = 1 -a ! -e %t.ptx' 2>&1 | FileCheck %s
-// CHECK: compile-refused.mlir:[[# @LINE + 10]]:{{[0-9]+}}: error: {{.*}}sm_90a
+// CHECK: compile-refused.mlir:[[# @LINE + 12]]:{{[0-9]+}}: error: {{.*}}sm_90a
 // RUN: not flash-compile %s --target=cpu --emit=ptx 2>&1 | FileCheck %s --check-prefix=CPU
 // CPU: error: the cpu has neither ptx nor cubin
 // RUN: not flash-compile %s --target=sm_70 2>&1 | FileCheck %s --check-prefix=TARGET

@@ -11,7 +11,7 @@
 
 // RUN: sed 's/PLAN/#flash.plan<tile = [128, 128], stages = 9>/' %S/Inputs/records.json > %t.wide.json
 // RUN: flash-compile --explain --records=%t.wide.json %s 2>&1 | FileCheck %s --check-prefix=WIDE
-// WIDE: records.mlir:[[# @LINE + 12]]:{{.*}} warning: {{.*}}the record for NVIDIA H200 is left out: {{.*}}232448
+// WIDE: records.mlir:[[# @LINE + 13]]:{{.*}} warning: {{.*}}the record for NVIDIA H200 is left out: {{.*}}232448
 // WIDE: because: row sm90-128
 
 // RUN: sed 's/PLAN/#flash.plan<nothing = 1>/' %S/Inputs/records.json > %t.unknown.json
