@@ -164,8 +164,12 @@ FailureOr<std::string> explanationOf(ModuleOp module) {
   });
   if (result.wasInterrupted())
     return failure();
+  bool hasGradients = false;
+  module.walk([&](flash::AttentionBackwardOp) { hasGradients = true; });
   if (text.empty())
-    return module.emitError("expected a flash.attention to explain, there is none");
+    return module.emitError(hasGradients ? "plans of gradients are not explained; their op's text "
+                                           "behind flash-select-tiles says why"
+                                         : "expected a flash.attention to explain, there is none");
   return text;
 }
 

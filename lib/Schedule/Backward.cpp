@@ -161,6 +161,9 @@ static constexpr RoleRegisters roleRegisters{2, 24, 240};
 /// Columns of a product.
 static constexpr int64_t productCols = 8;
 
+/// Columns of a tile of 16-bit elements that are stored at once.
+static constexpr int64_t storedCols = 32;
+
 /// Of the columns of dQ, dK and dV that consumers hold at most.
 static constexpr int64_t widestOfRoles = 128;
 
@@ -200,9 +203,10 @@ static std::optional<std::string> whyNotOnSm90(const Plan &plan, const Problem &
     return "expected staged_columns of 0 or the " + std::to_string(summedColumns(plan)) +
            " columns of dQ that a consumer sums, it is " + std::to_string(plan.stagedColumns);
   for (int64_t head : {plan.headTile, plan.headTileV})
-    if (head % (productCols * plan.columnParts))
-      return "expected parts of a multiple of " + std::to_string(productCols) + " columns, " +
-             std::to_string(plan.columnParts) + " column_parts have " + std::to_string(head);
+    for (ColumnPiece piece : columnPieces(head, plan.columnParts))
+      if (piece.columns % storedCols || piece.columns == 0)
+        return "expected parts of a multiple of " + std::to_string(storedCols) + " columns, " +
+               std::to_string(plan.columnParts) + " column_parts have " + std::to_string(head);
   if (plan.ordered && plan.consumers >= warpgroupWarps)
     return "expected a warp of the producer's for each consumer's turns, there are " +
            std::to_string(plan.consumers) + " consumers; leave ordered out";
@@ -325,18 +329,24 @@ static std::optional<std::string> whyNotBackward(const Plan &plan, const Problem
     return std::string("a plan of gradients has no ") + field + "; leave it out";
   if (problem.pageSize || problem.batchIdx || problem.leftpad || problem.append)
     return "expected keys of their own for gradients, they are a cache's";
+  if (hasWarps && (plan.overlap || plan.stagedColumns || plan.apart))
+    return std::string(plan.overlap         ? "overlap"
+                       : plan.stagedColumns ? "staged_columns"
+                                            : "apart") +
+           " needs products and copies beside other work, warps in step have none; leave it out";
+  if (hasWarps && plan.columnParts > 1)
+    return "column_parts are for consumers, which hold dK and dV whole up to head size " +
+           std::to_string(widestOfRoles) + "; leave it out";
+  if (hasWarps && overrides.transfer == Transfer::tma)
+    return "transfer tma needs a producer, warps in step copy by themselves; use gather";
+  if (plan.roles && problem.target != Target::cpu && !overrides.roles.value_or(true))
+    return "roles = false leaves consumers without a producer that copies; set warps instead";
   if (auto sentence = problem.target == Target::cpu
                           ? whyNotTile(tileOf(plan), {plan.headTile, plan.headTileV},
                                        problem.element, machineOf(problem.target))
                       : plan.roles ? whyNotOnSm90(plan, problem)
                                    : whyNotOnSm80(plan, problem))
     return sentence;
-  if (hasWarps && (plan.overlap || plan.stagedColumns))
-    return std::string(plan.overlap ? "overlap" : "staged_columns") +
-           " needs products and copies beside other work, warps in step have none; leave it out";
-  if (hasWarps && plan.columnParts > 1)
-    return "column_parts are for consumers, which hold dK and dV whole up to head size " +
-           std::to_string(widestOfRoles) + "; leave it out";
   if (plan.headTile % plan.columnParts || plan.headTileV % plan.columnParts)
     return "expected column_parts to divide head sizes " + std::to_string(plan.headTile) + " and " +
            std::to_string(plan.headTileV) + ", there are " + std::to_string(plan.columnParts);
@@ -365,7 +375,10 @@ std::variant<Plan, Refusal> planBackward(Plan plan, const Problem &problem,
     plan.roles = machineOf(problem.target).roles && !overrides.warps &&
                  overrides.transfer != Transfer::gather; // consumers are filled by tma
   chooseTile(plan, problem, overrides);
-  const bool asksForRoles = overrides.hasRoles || overrides.columnParts.value_or(1) > 1;
+  const bool asksForRoles = overrides.hasRoles || overrides.columnParts.value_or(1) > 1 ||
+                            overrides.overlap.value_or(false) || overrides.apart.value_or(false) ||
+                            overrides.stagedColumns.value_or(0) ||
+                            overrides.transfer == Transfer::tma;
   if (problem.target != Target::cpu && plan.roles && !asksForRoles) {
     // What consumers cannot do warps in step can.
     if (auto why = whyNotOnSm90(plan, problem)) {

@@ -75,6 +75,8 @@ LogicalResult selectTile(AttentionOp op) {
 }
 
 LogicalResult selectTile(AttentionBackwardOp op) {
+  if (PlanAttr plan = op.getPlanAttr(); plan && plan.getFlag("in_step").value_or(false))
+    return op.emitOpError("a plan of gradients has no in_step; leave it out");
   FailureOr<schedule::Plan> plan = planOf(op);
   if (failed(plan))
     return failure();

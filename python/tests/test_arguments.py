@@ -1,6 +1,7 @@
 """Bad arguments get a sentence that names the operand and both values, before anything is compiled."""
 import sys
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -182,6 +183,9 @@ def test_backward_refuses():
         flash_mlir.attention_backward(q, q, k, v, q, lse[:, :, :4])
     with pytest.raises(ValueError, match="do's shape"):
         flash_mlir.attention_backward(q[:, :4], q, k, v, q, lse)
+    x, wide = np.ones((1, 5, 2, 64), ml_dtypes.float8_e4m3fn), np.ones((1, 5, 2, 64), ml_dtypes.bfloat16)
+    with pytest.raises(NotImplementedError, match="f8e4m3 is not built"):  # o and do of which are bf16
+        flash_mlir.attention_backward(wide, x, x, x, wide, np.ones((1, 2, 5), np.float32))
 
 
 def test_merge_refuses():

@@ -101,3 +101,13 @@ func.func @warps(%q: tensor<1x8x4x128xf16>, %k: tensor<1x9x2x128xf16>, %lse: ten
       -> tensor<1x8x4x128xf16>, tensor<1x9x2x128xf16>, tensor<1x9x2x128xf16>
   return
 }
+
+// -----
+
+func.func @in_step(%q: tensor<1x8x4x64xf16>, %k: tensor<1x9x2x64xf16>, %lse: tensor<1x4x8xf32>) {
+  // expected-error @+1 {{a plan of gradients has no in_step; leave it out}}
+  %dq, %dk, %dv = flash.attention_backward %q, %k, %k, %q, %lse, %q by <dense> {target = #flash.target<"sm_90a">, plan = #flash.plan<in_step = true>}
+      : tensor<1x8x4x64xf16>, tensor<1x9x2x64xf16>, tensor<1x9x2x64xf16>, tensor<1x8x4x64xf16>, tensor<1x4x8xf32>, tensor<1x8x4x64xf16>
+      -> tensor<1x8x4x64xf16>, tensor<1x9x2x64xf16>, tensor<1x9x2x64xf16>
+  return
+}

@@ -98,6 +98,7 @@ TEST(Plan, GradientsOfWideHeadsInParts) {
   EXPECT_TRUE(plan.overlap);
   EXPECT_LE(plan.sharedBytes, machineOf(Target::sm90).sharedBytesPerBlock);
   EXPECT_FALSE(planned(p, {.apart = false}).overlap);
+  EXPECT_EQ(planned(p, {.columnParts = 4}).columnParts, 4);
   const WorkShape<int64_t> shape = workShapeOf(plan, p);
   EXPECT_EQ(shape.heads, 2 * p.kvHeads);
   EXPECT_EQ(shape.section % 2, 0);
@@ -110,7 +111,6 @@ TEST(Plan, GradientsOfWideHeadsInParts) {
       "apart is for two column_parts of whole panels of 64 columns and one stage, there are 2 "
       "of 192 and 128 columns and 1; leave apart out");
   EXPECT_FALSE(planned(p).overlap);
-  EXPECT_EQ(planned(p, {.columnParts = 4}).columnParts, 4);
   EXPECT_EQ(planned(p).producerRegisters, 24);
   p.usedK = true; // which the producer looks up
   EXPECT_EQ(planned(p).producerRegisters, 40);
@@ -120,7 +120,7 @@ TEST(Plan, GradientsOfWideHeadsInParts) {
   EXPECT_EQ(refused(p, {.columnParts = 2, .stagedColumns = 48}),
             "expected staged_columns of 0 where blocks have parts of the columns, it is 48");
   EXPECT_EQ(refused(p, {.columnParts = 3}),
-            "expected parts of a multiple of 8 columns, 3 column_parts have 128");
+            "expected parts of a multiple of 32 columns, 3 column_parts have 128");
   EXPECT_EQ(refused(p, {.warps = 8, .columnParts = 2}),
             "column_parts are for consumers, which hold dK and dV whole up to head size 128; leave "
             "it out");
@@ -128,6 +128,47 @@ TEST(Plan, GradientsOfWideHeadsInParts) {
   EXPECT_EQ(planned(p).columnParts, 1);
   EXPECT_EQ(refused(p, {.columnParts = 5}),
             "expected column_parts to divide head sizes 192 and 128, there are 5");
+}
+
+TEST(Plan, GradientsRefuseWhatWarpsInStepLackForThatReason) {
+  const std::pair<PlanOverrides, std::string> lacking[] = {
+      {{.overlap = true}, "overlap"},
+      {{.apart = true}, "apart"},
+      {{.stagedColumns = 64}, "staged_columns"}};
+  for (Target target : {Target::sm80, Target::sm86, Target::sm89, Target::sm90})
+    for (int64_t head : {64, 96, 128, 256})
+      for (auto [overrides, field] : lacking) {
+        Problem p = problem(target, head, head);
+        p.backward = true;
+        if (target == Target::sm90)
+          overrides.warps = 8;
+        EXPECT_EQ(refused(p, overrides),
+                  field + " needs products and copies beside other work, warps in step have none; "
+                          "leave it out");
+        EXPECT_EQ(refused(p, {.warps = overrides.warps, .transfer = Transfer::tma}),
+                  "transfer tma needs a producer, warps in step copy by themselves; use gather");
+      }
+}
+
+TEST(Plan, GradientsOfConsumersSayWhyTheyCannotHaveAField) {
+  Problem p = problem(Target::sm90, 64, 64);
+  p.backward = true; // what has no consumers by default is refused for what consumers lack
+  EXPECT_EQ(refused(p, {.stagedColumns = 32}),
+            "expected staged_columns of 0 or the 64 columns of dQ that a consumer sums, it is 32");
+  EXPECT_EQ(refused(p, {.roles = false}),
+            "roles = false leaves consumers without a producer that copies; set warps instead");
+  p.headSize = p.headSizeV = 96;
+  for (const PlanOverrides &overrides : {PlanOverrides{.overlap = true}, {.stagedColumns = 96}})
+    EXPECT_EQ(refused(p, overrides),
+              "expected consumers to divide dQ in parts of 64 queries or columns, 2 have 64 by 96");
+  EXPECT_FALSE(planned(p, {.roles = false}).roles);
+  for (auto [head, parts] : {std::pair{64, 4}, {96, 2}, {128, 4}, {128, 8}, {256, 8}}) {
+    p.headSize = p.headSizeV = head;
+    EXPECT_TRUE(refused(p, {.columnParts = parts}).starts_with("expected ")) << head << parts;
+  }
+  p.headSize = p.headSizeV = 64;
+  EXPECT_EQ(refused(p, {.columnParts = 4}),
+            "expected parts of a multiple of 32 columns, 4 column_parts have 64");
 }
 
 TEST(Plan, PiecesOfAPartAreWholePanelsAndSharesOfTheRest) {
