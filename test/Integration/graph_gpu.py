@@ -166,9 +166,9 @@ CASES = {
 }
 
 BACKWARD = {
-    "": lambda t: Gradients("single", t, 128, 2, 1000, 1300, 8, 2),
+    "": lambda t: Gradients("backward_lpt", t, 128, 2, 1000, 1300, 8, 2),
     "causal": lambda t: Gradients("backward_spt", t, 128, 2, 1111, 1500, 8, 8, causal=True),
-    "causal, window": lambda t: Gradients("single", t, 64, 2, 1111, 1500, 8, 2, causal=True, window=(100, -1)),
+    "causal, window": lambda t: Gradients("backward_lpt", t, 64, 2, 1111, 1500, 8, 2, causal=True, window=(100, -1)),
     "packed": lambda t: Gradients("varlen_dynamic", t, 64, 12, 300, 500, 8, 2, packed=True, causal=True),
     "packed, head size 128": lambda t: Gradients("varlen_dynamic", t, 128, 12, 300, 500, 8, 8, packed=True),
     "sums in any order": lambda t: Gradients("single", t, 128, 2, 1000, 1300, 8, 2, deterministic=False),
