@@ -259,8 +259,8 @@ def ForWorkOp : Tile_Op<"for_work", "any", [AttrSizedOperandSegments]> {
     its own tiles and splits, the most work first; m_tiles and splits only bound them. Split s of n is s + 2^16 n.
 
     With `via %ring` block i begins with tile i and takes each further one from a counter that all blocks share: the next
-    is n + what the counter held. The loop that `takes` does so when it begins a tile, one ahead, and hands the ordinal on
-    through the ring when it has ended it; the loops of the other roles follow. One past the last ends all of them. The
+    is n + what the counter held. The loop that `takes` does so when it has ended a tile, and hands the ordinal on
+    through the ring; the loops of the other roles follow. One past the last ends all of them. The
     counter is 0 before and after: each of the tiles adds one to it, and the last one wraps it to 0.
 
     With `cluster = n` blocks in groups of n take n m tiles that follow each other, as one; an m past the end computes on

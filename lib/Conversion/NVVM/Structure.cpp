@@ -81,8 +81,9 @@ static tile::YieldOp moveBody(B &b, IRRewriter &rewriter, tile::ForWorkOp op, Ke
   return yield;
 }
 
-/// What the counter held. Asked for when a tile begins and needed at its end; the last of all tiles
-/// (of clusters, which take theirs at once) wraps it to 0.
+/// What the counter held. Asked for when all of a tile is fetched, which others still compute: who
+/// asked when it begins would be a tile ahead, and long tiles that are taken in advance leave blocks
+/// idle at the end. The last of all tiles (of clusters, which take theirs at once) wraps it to 0.
 static Value take(B &b, tile::ForWorkOp op, Value tiles, Kernel &kernel, TileEmitter &emitter) {
   auto add = [&]() -> Value {
     Value last = toI32(b, floorDiv(IrInt(b, tiles), op.getCluster()).get());
@@ -122,12 +123,11 @@ static void expandTaking(IRRewriter &rewriter, tile::ForWorkOp op, Kernel &kerne
 
   Block *body = b.createBlock(&loop.getAfter(), {}, types, locations);
   Value t = body->getArgument(0), n = body->getArgument(1);
-  Value next;
-  if (op.getTakes())
-    next = take(b, op, tiles, kernel, emitter);
   auto yield = moveBody(b, rewriter, op, kernel, body, t, body->getArguments().drop_front(2));
   b.setInsertionPoint(yield);
+  Value next;
   if (op.getTakes()) {
+    next = take(b, op, tiles, kernel, emitter);
     Value isNone = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, kernel.counterNumber(),
                                          i32(b, schedule::workCounters));
     next = arith::SelectOp::create(b, isNone, toI32(b, t), next);

@@ -34,8 +34,8 @@
 // CHECK-NEXT:    nvvm.cluster.wait {aligned}
 //
 // The whole tile's bytes are expected, half of its rows fetched.
-// CHECK:         %[[RANK:.*]] = nvvm.read.ptx.sreg.cluster.ctarank
 // CHECK:         nvvm.mbarrier.arrive.expect_tx %[[FULL:.*]], %[[BYTES]] : !llvm.ptr<3>, i32
+// CHECK:         %[[RANK:.*]] = nvvm.read.ptx.sreg.cluster.ctarank
 // CHECK:         %[[FIRST:.*]] = arith.muli %[[RANK]], %[[SHARE]]
 // CHECK:         %[[ROW:.*]] = arith.addi %{{.*}}, %[[FIRST]]
 // CHECK:         llvm.inline_asm {{.*}}.multicast::cluster [$0], [$1, {$2, $3, $4, $5}], [$6], $7;{{.*}} %[[ROW]], %{{.*}}, %{{.*}}, %[[FULL]], %[[BOTH]]
@@ -59,12 +59,13 @@
 // CHECK-NEXT:    nvvm.cluster.wait{{$}}
 // CHECK-NEXT:    llvm.return
 
-// The counter counts pairs; the first block sends the second its tile, the next one of the same pair.
+// The counter counts pairs, and is asked behind all fills of a tile; the first block sends the second its tile, the next one of the same pair.
 // TAKES-LABEL: llvm.func @f(
 // TAKES-DAG:     %[[C0:.*]] = arith.constant 0 : i32
 // TAKES-DAG:     %[[C1:.*]] = arith.constant 1 : i32
 // TAKES-DAG:     %[[C4:.*]] = arith.constant 4 : i32
 // TAKES:         scf.while
+// TAKES:         nvvm.cp.async.bulk.tensor
 // TAKES:         %[[TAKES:.*]] = arith.cmpi eq, %{{.*}}, %[[C0]]
 // TAKES:         %[[HELD:.*]] = scf.if %[[TAKES]]
 // TAKES:           %[[OLD:.*]] = llvm.atomicrmw uinc_wrap

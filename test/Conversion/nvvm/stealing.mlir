@@ -1,4 +1,4 @@
-// Tiles from a counter: asked for when a tile begins, handed on when it ends.
+// Tiles from a counter: asked for and handed on when all of a tile is fetched.
 // RUN: flash-opt %s --convert-flash-tile-to-nvvm --canonicalize --cse | FileCheck %s
 
 #producer = #flash_tile.role<"producer", instances = 1, warps = 4, registers = 24, units = [copy]>
