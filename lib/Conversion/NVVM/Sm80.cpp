@@ -141,12 +141,13 @@ void Sm80Emitter::prologue(B &) {
       if (isCovered(wait, pending))
         wait.setAgain(true);
     });
-  constexpr int64_t tight = 128; // columns of an output
+  constexpr int64_t tight = 128; // columns of K and of an output
+  bool isOther = false;
   kernel.func.walk([&](tile::ViewOp view) {
-    isTight |= (view.getPageTable() || view.getLeftpad()) &&
-               view.getView().getType().getShape()[0] == tight;
+    if (view.getPageTable() || view.getLeftpad())
+      (view.getView().getType().getShape()[0] == tight ? isTight : isOther) = true;
   });
-  kernel.func.walk([&](tile::ViewOp view) { isTight &= view.getGroup() == 1; });
+  isTight &= !isOther;
   kernel.func.walk([&](tile::FillOp fill) {
     if (!isBehindWait(fill, fill.getRing()))
       meets.insert(fill);
@@ -163,7 +164,7 @@ void Sm80Emitter::fill(B &b, tile::FillOp op, tile::FillOp::Adaptor in) {
   auto gather = op.getRing().getType().getShape()[1] == 1 ? emitGatherRow : emitGather;
   Value condition = conditions.lookup(op), thread = kernel.anew(b);
   tile::RingOp ring = ringOf(op.getRing());
-  if (isTight && ring.getName() == "k")
+  if (isTight && ring.getName() == "v")
     thread = freshThreadId(b);
   {
     OpBuilder::InsertionGuard guard(b);
