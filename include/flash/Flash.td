@@ -85,6 +85,8 @@ def Flash_PlanAttr : Flash_Attr<"Plan", "plan", "how the op is done: the planner
     | `early_wait` | the next K is awaited before PV is, behind the softmax |
     | `column_parts` | of gradients: blocks that share a tile of keys, each with its part of the columns of dQ, dK and dV; each computes all scores |
     | `apart` | of gradients with `column_parts = 2`: the columns of Q and of dO that a block owns and the others have rings of their own, and dV is multiplied beside dP |
+    | `late_v` | of gradients: V is fetched behind the first block's queries, and awaited in each block in front of its product |
+    | `late_dp` | of gradients: dO is awaited once more in front of what needs dP, which keeps the exponentials before that |
     | `ping_pong` | the consumers take turns at issuing products |
     | `defer_max` | exponents of unmasked blocks are measured against an older maximum; rows that outgrow it are redone |
     | `multicast` | two blocks side by side share keys and values: each fetches half for both |

@@ -177,6 +177,9 @@ def FlashTileExactCounts : Pass<"flash-tile-exact-counts"> {
     the plan: masks with sink tokens, split keys, consumers that split V's columns. Plan field `exact_counts`. Changes no
     number: a block that no row of a consumer sees has p = 0 and alpha = 1.
 
+    In gradients, under a causal mask, blocks are of queries and consumers divide the keys: of a block that sees none of its
+    keys a consumer writes zeros as its part of dS, and multiplies its part of dQ.
+
     ```mlir
     // before, in a consumer of 64 of a tile's 128 rows, the ordinals being %n + %i
     %end, %right, %inner, ... = flash_tile.block_range by <causal> rows[%row, 128] ...

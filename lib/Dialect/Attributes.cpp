@@ -170,6 +170,8 @@ constexpr Field planFields[] = {
     {"early_wait", FieldKind::flag},
     {"column_parts", FieldKind::integer},
     {"apart", FieldKind::flag},
+    {"late_v", FieldKind::flag},
+    {"late_dp", FieldKind::flag},
     {"ping_pong", FieldKind::flag},
     {"pack_gqa", FieldKind::flag},
     {"splits", FieldKind::integer},

@@ -9,7 +9,7 @@
 // they come, full first, so that a release counts for the right ordinal.
 //
 //===----------------------------------------------------------------------===//
-#include "TileQueries.h"
+#include "ExactCounts.h"
 #include "flash/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/IRMapping.h"
@@ -129,6 +129,14 @@ struct ExactCounts : flash::impl::FlashTileExactCountsBase<ExactCounts> {
       auto roles = kernel.getBody().getOps<RolesOp>();
       if (roles.empty() || plan.getFlag("exact_counts") == false)
         return;
+      auto done = [&] {
+        kernel->setAttr(planName,
+                        plan.with("exact_counts", BoolAttr::get(kernel.getContext(), true)));
+      };
+      if (sumsGradients(kernel)) {
+        Reason why = countQueriesExactly(kernel);
+        return why ? leaveAlone(kernel, "exact_counts", *why) : done();
+      }
       SmallVector<Consumer> consumers;
       for (Region &region : (*roles.begin()).getBodies())
         for (auto work : region.getOps<ForWorkOp>()) {
@@ -142,8 +150,7 @@ struct ExactCounts : flash::impl::FlashTileExactCountsBase<ExactCounts> {
         }
       for (Consumer &consumer : consumers)
         countExactly(consumer);
-      kernel->setAttr(planName,
-                      plan.with("exact_counts", BoolAttr::get(kernel.getContext(), true)));
+      done();
     });
   }
 };

@@ -34,6 +34,8 @@ schedule::PlanOverrides flash::overridesOf(PlanAttr plan) {
   fixed.earlyWait = plan.getFlag("early_wait");
   fixed.columnParts = plan.getInt("column_parts");
   fixed.apart = plan.getFlag("apart");
+  fixed.lateV = plan.getFlag("late_v");
+  fixed.lateDp = plan.getFlag("late_dp");
   fixed.pingPong = plan.getFlag("ping_pong");
   fixed.deferMax = plan.getFlag("defer_max");
   fixed.multicast = plan.getFlag("multicast");

@@ -101,8 +101,11 @@ LogicalResult selectTile(AttentionBackwardOp op) {
   if (plan->columnParts > 1)
     attr = filled(attr, "column_parts", builder.getI64IntegerAttr(plan->columnParts),
                   plan->reasons.columnParts);
-  if (plan->apart)
-    attr = filled(attr, "apart", builder.getBoolAttr(true));
+  for (auto [field, on] : {std::pair<StringRef, bool>{"apart", plan->apart},
+                           {"late_v", plan->lateV},
+                           {"late_dp", plan->lateDp}})
+    if (on)
+      attr = filled(attr, field, builder.getBoolAttr(true));
   if (plan->stagedColumns)
     attr = filled(attr, "staged_columns", builder.getI64IntegerAttr(plan->stagedColumns),
                   plan->reasons.staging);

@@ -57,6 +57,8 @@ BACKWARD_AXES = {
     "overlap": [False, True],
     "column_parts": [1, 2],
     "apart": [False, True],
+    "late_v": [False, True],
+    "late_dp": [False, True],
     "split_by": ["rows", "columns"],
     "staged_columns": [0, 32, 64, 128],
     "warps": [4, 8],

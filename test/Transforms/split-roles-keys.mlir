@@ -97,8 +97,10 @@ func.func @parts(%q: !w, %k: !w, %v: !w, %o: !w, %lse: !l, %do: !w, %dq: !w, %dk
 }
 
 // Halves of Q and dO in rings of their own: what another block owns comes first, and is released
-// behind the scores; dV is multiplied beside dP.
+// behind the scores; dV is multiplied beside dP. V follows the first block's queries,
+// and dO is awaited once more in front of what needs dP.
 // CHECK-LABEL: func @apart(
+// CHECK: %[[V:.*]] = flash_tile.ring "v"
 // CHECK: %[[Q:.*]] = flash_tile.ring "q" {releases = 2 : i64} : <1x64x64xbf16>
 // CHECK: %[[DO:.*]] = flash_tile.ring "do" {releases = 2 : i64} : <1x64x64xbf16>
 // CHECK: %[[QREST:.*]] = flash_tile.ring "q_rest" {releases = 2 : i64} : <1x64x64xbf16>
@@ -110,11 +112,14 @@ func.func @parts(%q: !w, %k: !w, %v: !w, %o: !w, %lse: !l, %do: !w, %dq: !w, %dk
 // CHECK: flash_tile.fill %{{.*}}] col %[[OTHER]] -> %[[QREST]]
 // CHECK: flash_tile.fill %{{.*}}] col %[[OTHER]] -> %[[DOREST]]
 // CHECK: flash_tile.fill %{{.*}}] col %[[OWN]] -> %[[Q]]
+// CHECK: scf.if
+// CHECK: flash_tile.fill %{{.*}}] -> %[[V]]
 // CHECK: flash_tile.fill %{{.*}}] col %[[OWN]] -> %[[DO]]
 // CHECK: flash_tile.wait %[[QREST]]
 // CHECK: %[[S0:.*]] = flash_tile.mma
 // CHECK: flash_tile.wait %[[Q]]
 // CHECK: %[[S:.*]] = flash_tile.mma %{{.*}}, %{{.*}} trans acc %[[S0]] : !flash_tile.flight<64x64xf32>
+// CHECK: flash_tile.wait %[[V]][
 // CHECK: flash_tile.wait %[[DOREST]]
 // CHECK: %[[DP0:.*]] = flash_tile.mma
 // CHECK: flash_tile.wait %[[DO]]
@@ -122,13 +127,14 @@ func.func @parts(%q: !w, %k: !w, %v: !w, %o: !w, %lse: !l, %do: !w, %dq: !w, %dk
 // CHECK: flash_tile.mma_wait %[[S]]
 // CHECK: %[[P:.*]] = flash_tile.cast
 // CHECK: %[[DV:.*]] = flash_tile.mma %[[P]],
+// CHECK: flash_tile.wait %[[DO]]
 // CHECK: flash_tile.mma_wait %[[DP]]
 // CHECK: flash_tile.release %[[DOREST]]
 // CHECK: flash_tile.map %[[P]],
 // CHECK: flash_tile.mma_wait %[[DV]]
 func.func @apart(%q: !n, %k: !n, %v: !n, %o: !n, %lse: !l, %do: !n, %dq: !n, %dk: !n, %dv: !n, %s: f32) {
   flash.attention_backward %q, %k, %v, %o, %lse, %do scale %s outs(%dq, %dk, %dv : !n, !n, !n) by #flash.mask<dense>
-      {target = #flash.target<"cpu">, plan = #flash.plan<tile = [64, 128], stages = 1, consumers = 2, column_parts = 2, apart = true, ordered = false>} : !n, !n, !n, !n, !l, !n
+      {target = #flash.target<"cpu">, plan = #flash.plan<tile = [64, 128], stages = 1, consumers = 2, column_parts = 2, apart = true, late_v = true, late_dp = true, ordered = false>} : !n, !n, !n, !n, !l, !n
   return
 }
 

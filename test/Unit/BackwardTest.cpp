@@ -48,6 +48,7 @@ public:
     plan = "tile = [" + std::to_string(M) + ", " + std::to_string(N) +
            "], consumers = " + std::to_string(consumers) + plan.substr(plan.find("], stages") + 1);
     plan += among(0, 2) ? ", overlap = true" : "";
+    plan += among(0, 1) ? ", late_v = true, late_dp = true" : "";
     if (among(0, 1))
       plan += halves, parts = 2;
     plan += among(0, 1) ? ", staged_columns = 4" : ""; // of sums in any order

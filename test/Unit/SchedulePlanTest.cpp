@@ -99,6 +99,10 @@ TEST(Plan, GradientsOfWideHeadsInParts) {
   EXPECT_LE(plan.sharedBytes, machineOf(Target::sm90).sharedBytesPerBlock);
   EXPECT_FALSE(planned(p, {.apart = false}).overlap);
   EXPECT_EQ(planned(p, {.columnParts = 4}).columnParts, 4);
+  EXPECT_FALSE(plan.lateV);
+  EXPECT_TRUE(plan.lateDp);
+  EXPECT_FALSE(planned(p, {.lateDp = false}).lateDp);
+  EXPECT_TRUE(planned(p, {.lateV = true}).lateV);
   const WorkShape<int64_t> shape = workShapeOf(plan, p);
   EXPECT_EQ(shape.heads, 2 * p.kvHeads);
   EXPECT_EQ(shape.section % 2, 0);

@@ -84,6 +84,8 @@ struct Plan {
   /// Of Q and of dO the columns that a block owns and the others have rings of their own: scores
   /// alone read those, whose slots are fetched anew while the others are multiplied.
   bool apart = false;
+  /// Backward: V follows the first block's queries; what needs dP stays behind the exponentials.
+  bool lateV = false, lateDp = false;
   bool deferMax = false;  ///< unmasked blocks are measured against an older maximum
   bool multicast = false; ///< two blocks share keys and values, each fetches half for both
   bool packGqa = false;
@@ -114,7 +116,7 @@ struct PlanOverrides {
   std::optional<int64_t> warps = {}; ///< that `consumers` were named as
   std::optional<SplitBy> splitBy = {};
   std::optional<int64_t> producerRegisters = {}, consumerRegisters = {};
-  std::optional<bool> pvFromRegisters = {}, overlap = {}, apart = {};
+  std::optional<bool> pvFromRegisters = {}, overlap = {}, apart = {}, lateV = {}, lateDp = {};
   std::optional<bool> qInRegisters = {}, earlyWait = {}, pingPong = {};
   std::optional<int64_t> columnParts = {};
   std::optional<bool> deferMax = {}, multicast = {};

@@ -38,6 +38,23 @@ static Value shuffle(B &b, Value x, Value y, ArrayRef<int32_t> which) {
 static int64_t sizeOf(Value vector) { return cast<VectorType>(vector.getType()).getNumElements(); }
 static Value exp2(B &b, Value x) { return LLVM::Exp2Op::create(b, x); }
 static Value fma(B &b, Value x, Value y, Value z) { return LLVM::FMAOp::create(b, x, y, z); }
+/// bf16 are the upper halves of f32: moved there, which a conversion does on the unit of the
+/// exponentials.
+static Value widen(B &b, Value narrow) {
+  const int64_t size = sizeOf(narrow), words = size / 2;
+  auto type = VectorType::get({words}, b.getI32Type());
+  auto constantOf = [&](int32_t value) -> Value {
+    return arith::ConstantOp::create(b, DenseElementsAttr::get(type, b.getI32IntegerAttr(value)));
+  };
+  Value pairs = LLVM::BitcastOp::create(b, type, narrow);
+  Value first = arith::ShLIOp::create(b, pairs, constantOf(16)),
+        second = arith::AndIOp::create(b, pairs, constantOf(0xffff0000));
+  SmallVector<int32_t> which;
+  for (int64_t i = 0; i < size; ++i)
+    which.push_back(static_cast<int32_t>(i / 2 + i % 2 * words));
+  return LLVM::BitcastOp::create(b, VectorType::get({size}, b.getF32Type()),
+                                 shuffle(b, first, second, which));
+}
 /// x / y to 2 ulp: the exact division calls a subroutine.
 static Value divide(B &b, Value x, Value y) {
   return arith::DivFOp::create(b, x, y, arith::FastMathFlags::afn | arith::FastMathFlags::arcp);
@@ -262,6 +279,8 @@ Value Fragments::map(B &b, tile::MapOp op, ValueRange inputs, function_ref<Value
       result = arith::MulFOp::create(b, log2(b, operands[0]), constant(b, type, kLn2));
     } else if (isa<math::FmaOp>(inner)) {
       result = fma(b, operands[0], operands[1], operands[2]);
+    } else if (isa<arith::ExtFOp>(inner) && inner.getOperand(0).getType().isBF16()) {
+      result = widen(b, operands[0]);
     } else {
       Operation *copy = inner.clone();
       copy->setOperands(operands);

@@ -22,6 +22,16 @@ private:
   SmallVector<Value> buildBlock(Value kt, Value vt, Value bi, Value h, Value n, Value j, Value it,
                                 ValueRange carried);
   Value turnOf(Value row, Value n);
+  /// V, if it follows the queries of the tile's first block, which are multiplied by K meanwhile.
+  void fillV(Value it) {
+    if (!lateV)
+      return;
+    auto [batch, head, ordinal, first] = tileOfKeys;
+    Value isFirst = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, it, first);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(scf::IfOp::create(b, isFirst, /*withElseRegion=*/false).thenBlock());
+    tile::FillOp::create(b, vv, batch, head, key0, vr, ordinal);
+  }
   /// Columns of dK, dV or dQ that the tile of work has: `first` is none where it has all.
   struct Columns {
     Value first;
@@ -59,9 +69,13 @@ private:
   bool descends = false; ///< tiles go from the last to the first
   bool beside = false;   ///< products run beside other work, of consumers
   bool shares = false;   ///< warps have parts of P's rows, which products need whole
+  bool lateV = false;    ///< V is fetched behind the first block's queries
   bool apart = false;    ///< Q and dO come in the columns that a block owns, and the others
   Tables keys;
   std::optional<Scores> scores;
+  struct {
+    Value batch, head, ordinal, firstBlock;
+  } tileOfKeys;
   Value part; ///< of the columns, where blocks divide them
   SmallVector<Columns> dkColumns, dvColumns, dqColumns;
   Value headsPerKv, q, key0, lenQ, lenK;
@@ -158,8 +172,11 @@ void BackwardBuilder::buildTile(ValueRange at) {
   const size_t fragments = sums.size();
   sums.push_back(done);
   tile::FillOp::create(b, kv, bi, h, key0, kr, t);
-  tile::FillOp::create(b, vv, bi, h, key0, vr, t);
-  Value kt = k.wait(kr, t), vt = k.wait(vr, t);
+  tileOfKeys = {bi, h, t, done};
+  lateV = beside && plan.getFlag("late_v").value_or(false);
+  if (!lateV)
+    tile::FillOp::create(b, vv, bi, h, key0, vr, t);
+  Value kt = k.wait(kr, t), vt = lateV ? Value() : k.wait(vr, t);
   auto heads = scf::ForOp::create(b, k.index(0), headsPerKv, k.index(1), sums);
   {
     OpBuilder::InsertionGuard guard(b);
@@ -183,6 +200,10 @@ void BackwardBuilder::buildTile(ValueRange at) {
     SmallVector<Value> after(loop.getResults());
     after.push_back(add(before.back(), end));
     scf::YieldOp::create(b, after);
+  }
+  if (lateV) { // there may be no block
+    fillV(heads.getResult(fragments));
+    k.wait(vr, t);
   }
   tile::ReleaseOp::create(b, kr, t);
   tile::ReleaseOp::create(b, vr, t);
@@ -214,11 +235,12 @@ SmallVector<Value> BackwardBuilder::buildBlock(Value kt, Value vt, Value bi, Val
                 restOfDo = apart ? othersOf(ownOfDo) : Columns();
   if (apart) { // in the order in which slots become free
     fill(lv, lr), fill(qv, qRest, restOfQ.first), fill(dov, doRest, restOfDo.first);
-    fill(qv, qr, ownOfQ.first), fill(ev, er), fill(dov, dor, ownOfDo.first);
-  } else if (beside) // statistics first: they come with their tiles
-    fill(lv, lr), fill(qv, qr), fill(ev, er), fill(dov, dor);
-  else // so that a wait for dO is one for delta
+    fill(qv, qr, ownOfQ.first), fillV(it), fill(ev, er), fill(dov, dor, ownOfDo.first);
+  } else if (beside) { // statistics first: they come with their tiles
+    fill(lv, lr), fill(qv, qr), fillV(it), fill(ev, er), fill(dov, dor);
+  } else { // so that a wait for dO is one for delta
     fill(qv, qr), fill(lv, lr), fill(ev, er), fill(dov, dor);
+  }
   auto read = [&](Value tile) -> Value {
     return tile::ReadOp::create(b, k.frag(1, M, b.getF32Type()), tile);
   };
@@ -232,6 +254,8 @@ SmallVector<Value> BackwardBuilder::buildBlock(Value kt, Value vt, Value bi, Val
   Value sf = product(apart ? sliced(kt, restOfQ) : kt, false, qt, true, N, M);
   if (apart)
     qt = k.wait(qr, it), sf = product(sliced(kt, ownOfQ), false, qt, true, N, M, sf);
+  if (lateV)
+    vt = k.wait(vr, tileOfKeys.ordinal);
   Value dot = k.wait(apart ? doRest : dor, it);
   Value dpf = product(apart ? sliced(vt, restOfDo) : vt, false, dot, true, N, M);
   if (apart)
@@ -288,6 +312,9 @@ SmallVector<Value> BackwardBuilder::buildBlock(Value kt, Value vt, Value bi, Val
   Values dvf;
   if (apart) // which also keeps the wait for dP behind the exponentials
     dvf = multiplyDv();
+  // A boundary: ptxas moves a wait for products over exponentials alone, and they wait too.
+  if (beside && plan.getFlag("late_dp").value_or(false))
+    k.wait(dor, it);
   Value et = k.wait(er, it), delta = ahead ? read(et) : Value(), dp = await(dpf);
   if (!ahead)
     delta = read(et);

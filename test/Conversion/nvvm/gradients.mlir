@@ -57,12 +57,13 @@ func.func @block(%q: !m {flash.arg = "q"}, %lse: !l {flash.arg = "lse"}, %sum: !
 }
 
 // Without products each thread has four columns of a row: eights are joined by shuffles, and so are those of a row within a
-// warp. A turn is cleared by one thread. Columns past the view's are zeros.
+// warp. A turn is cleared by one thread. bf16 are halves of words. Columns past the view's are zeros.
 // CHECK-LABEL: llvm.func @rows(
 // CHECK:         llvm.store %{{.*}} : i32, !llvm.ptr<1>
 // CHECK:         llvm.load %{{.*}} -> vector<2xi32>
-// CHECK:         llvm.bitcast %{{.*}} : vector<2xi32> to vector<4xbf16>
-// CHECK:         arith.extf
+// CHECK:         %[[LOW:.*]] = arith.shli %[[PAIRS:.*]], %{{.*}} : vector<2xi32>
+// CHECK:         %[[HIGH:.*]] = arith.andi %[[PAIRS]], %{{.*}} : vector<2xi32>
+// CHECK:         llvm.shufflevector %[[LOW]], %[[HIGH]] [0, 2, 1, 3]
 // CHECK-COUNT-3: nvvm.shfl.sync bfly
 // CHECK-NOT:     nvvm.barrier
 // CHECK:         %[[FIRST:.*]] = arith.andi %{{.*}}, %c16_i32
