@@ -412,10 +412,15 @@ std::variant<Plan, Refusal> makePlan(const Problem &problem, const PlanOverrides
   if (!problem.backward && overrides.ordered)
     return Refusal{Refusal::invalid,
                    "ordered is of gradients, attention sums nothing across blocks; leave it out"};
-  if (!problem.backward && (overrides.apart || overrides.columnParts))
-    return Refusal{Refusal::invalid, std::string(overrides.apart ? "apart" : "column_parts") +
-                                         " is of gradients, whose blocks may own a part of the "
-                                         "columns; leave it out"};
+  const char *ofGradients = overrides.apart         ? "apart"
+                            : overrides.columnParts ? "column_parts"
+                            : overrides.lateV       ? "late_v"
+                            : overrides.lateDp      ? "late_dp"
+                                                    : nullptr;
+  if (!problem.backward && ofGradients)
+    return Refusal{Refusal::invalid, std::string(ofGradients) +
+                                         " is of gradients, which multiply more, and other tiles; "
+                                         "leave it out"};
   if (overrides.warps.value_or(0) % warpgroupWarps != 0)
     return Refusal{Refusal::invalid, "expected warps in multiples of " + number(warpgroupWarps) +
                                          ", there are " + number(*overrides.warps)};

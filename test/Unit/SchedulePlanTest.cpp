@@ -352,9 +352,11 @@ TEST(Plan, RefusesWithDemandFactAndWayOut) {
   EXPECT_EQ(refused(h, {.ordered = true}),
             "ordered is of gradients, attention sums nothing across blocks; leave it out");
   const std::string gradients =
-      " is of gradients, whose blocks may own a part of the columns; leave it out";
+      " is of gradients, which multiply more, and other tiles; leave it out";
   EXPECT_EQ(refused(h, {.apart = false}), "apart" + gradients);
   EXPECT_EQ(refused(cpu, {.columnParts = 2}), "column_parts" + gradients);
+  EXPECT_EQ(refused(h, {.lateV = true}), "late_v" + gradients);
+  EXPECT_EQ(refused(h, {.lateDp = true}), "late_dp" + gradients);
   // Where V's columns have no panel for each consumer, and with as many registers as it holds.
   EXPECT_EQ(refused(problem(Target::sm90, 64, 192),
                     {.tileM = 64, .tileN = 64, .consumers = 2, .splitBy = SplitBy::columns}),
