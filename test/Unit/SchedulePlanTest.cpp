@@ -138,6 +138,8 @@ TEST(Plan, GradientsRefuseWhatWarpsInStepLackForThatReason) {
   const std::pair<PlanOverrides, std::string> lacking[] = {
       {{.overlap = true}, "overlap"},
       {{.apart = true}, "apart"},
+      {{.lateV = true}, "late_v"},
+      {{.lateDp = true}, "late_dp"},
       {{.stagedColumns = 64}, "staged_columns"}};
   for (Target target : {Target::sm80, Target::sm86, Target::sm89, Target::sm90})
     for (int64_t head : {64, 96, 128, 256})
