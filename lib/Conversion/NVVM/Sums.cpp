@@ -70,8 +70,9 @@ Value Fragments::sum(B &b, tile::SumOp op, Value value) {
     return LLVM::InsertElementOp::create(b, LLVM::PoisonOp::create(b, VectorType::get({1}, f32)),
                                          sum, i32(b, 0));
   };
+  // Where columns (Rx1) are dealt as wider rows are, others want the sum than those who have it.
   if (const int64_t aRow = shape[1] / schedule::combineColumns;
-      !isAll && schedule::warpThreads % aRow == 0) {
+      !isAll && shape[1] == kernel.columns && schedule::warpThreads % aRow == 0) {
     Value first = arith::AndIOp::create(b, laneId(b), i32(b, schedule::warpThreads - aRow));
     for (int64_t lane = 0; lane < aRow; lane += joined)
       addEight(NVVM::ShflOp::create(b, f32, i32(b, -1), mine,
