@@ -288,12 +288,12 @@ static void chooseTile(Plan &plan, const Problem &problem, const PlanOverrides &
       plan.stagedColumns = 0, plan.reasons.staging = {};
     if (!overrides.overlap && isTooLarge())
       plan.overlap = false;
-    // Measured at 512 to 16384 queries: both +0.6 to +2 % at head size 64 causal, V +1 to +1.5 % at
-    // 256 causal, the wait +0.5 % at 256 dense. Else they cost as much as they give, up to 3 %, by
-    // how ptxas orders what is around them.
+    // Measured at 512 to 16384 queries: both +0.6 to +2 % at head size 64 causal, V alone up to
+    // +1.5 % at 256 causal. Else they cost as much as they give, up to 3 %, by how ptxas orders
+    // what is around them.
     const bool dense = plan.mask.kind == MaskKind::dense, narrow = wide <= 64;
     plan.lateV = overrides.lateV.value_or(!dense && (narrow || halves));
-    plan.lateDp = overrides.lateDp.value_or(halves ? dense : narrow && !dense);
+    plan.lateDp = overrides.lateDp.value_or(!dense && narrow);
   }
   plan.stealing = false;
   plan.reasons.tile = overrides.tileM || overrides.tileN || overrides.stages
