@@ -17,7 +17,7 @@
 // Where the next QK is to run beside this softmax, V(i - 1) is still read there: V comes one block
 // later. In gradients, where one wait serves all that a block loads, Q last:
 //
-//   for i: wait Q(i); fill dO(i + s - 1), lse, delta, Q(i + s - 1); all products
+//   for i: wait Q(i); S, dP; fill dO(i + s - 1), lse, delta, Q(i + s - 1); dV, dQ, dK
 //
 // and of one slot behind the last product that reads it, beside dQ:
 //
@@ -226,14 +226,25 @@ struct PipelineLoads : flash::impl::FlashTilePipelineLoadsBase<PipelineLoads> {
       }
       if (!last)
         return loop.emitOpError("expected a wait for Q in a run");
-      b.setInsertionPointAfter(stages > 1 ? last : lastReaderOf(loop, all, index));
-      for (Loads &loads : all)
+      auto products = loop.getBody()->getOps<tile::MmaOp>();
+      Operation *behind =
+          stages > 1 ? *std::next(products.begin()) : lastReaderOf(loop, all, index);
+      b.setInsertionPointAfter(behind);
+      for (Loads &loads : all) {
+        // Of wide blocks Q comes a product later, or registers run out.
+        if (stages > 1 && &loads == &all.back() && columnsOf(loads) > schedule::panelColumns)
+          b.setInsertionPointAfter(*std::next(products.begin(), 2));
         loads.prefetch(b, loop.getInductionVar(), ahead, index);
+      }
     }
     for (Loads &loads : all)
       for (tile::FillOp fill : loads.fills)
         fill.erase();
     return success();
+  }
+
+  static int64_t columnsOf(Loads &loads) {
+    return loads.fills.front().getRing().getType().getShape()[2];
   }
 
   /// The last product or read in run `index`, which is `loop`, of a tile that it loads.

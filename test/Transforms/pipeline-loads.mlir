@@ -98,3 +98,23 @@ func.func @in_step_overlapped(%q: memref<?x?x?x64xf32>, %k: memref<?x?x?x64xf32>
       : memref<?x?x?x64xf32>, memref<?x?x?x64xf32>, memref<?x?x?x64xf32>
   return
 }
+
+// Gradients in step: the next block is copied behind the products of scores, beside what follows.
+// CHECK-LABEL: func.func @gradients(
+// CHECK:         flash_tile.ring "q" : <2x4x64xf32>
+// CHECK:         scf.for
+// CHECK:           scf.for %[[I:[a-z0-9]+]] =
+// CHECK:             arith.addi %[[N:.*]], %[[I]] : index
+// CHECK-NOT:         flash_tile.fill
+// CHECK:             flash_tile.mma {{.*}} trans
+// CHECK-NOT:         flash_tile.fill
+// CHECK:             flash_tile.mma {{.*}} trans
+// CHECK:             %[[IT1:.*]] = arith.addi %[[N]], %{{.*}}
+// CHECK-COUNT-4:     flash_tile.fill {{.*}}[%[[IT1]]]
+// CHECK-NOT:         flash_tile.fill
+// CHECK:           {flash_tile.run = "right"}
+func.func @gradients(%q: memref<?x?x?x64xf32>, %lse: memref<?x?x?xf32>) {
+  flash.attention_backward %q, %q, %q, %q, %lse, %q outs(%q, %q, %q : memref<?x?x?x64xf32>, memref<?x?x?x64xf32>, memref<?x?x?x64xf32>) by #flash.mask<causal>
+      {plan = #flash.plan<tile = [4, 4], stages = 2, warps = 4>} : memref<?x?x?x64xf32>, memref<?x?x?x64xf32>, memref<?x?x?x64xf32>, memref<?x?x?x64xf32>, memref<?x?x?xf32>, memref<?x?x?x64xf32>
+  return
+}

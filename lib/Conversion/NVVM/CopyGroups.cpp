@@ -180,13 +180,24 @@ bool isCovered(tile::WaitOp wait, const DenseMap<Operation *, unsigned> &pending
 }
 
 bool isBehindWait(Operation *fill, Value ring) {
+  /// Whether `wait` is for another slot than that filled: their ordinals differ by a number.
+  auto isElsewhere = [&](tile::WaitOp wait) {
+    auto copy = dyn_cast<tile::FillOp>(fill);
+    const int64_t stages = cast<tile::RingType>(ring.getType()).getShape()[0];
+    if (!copy || stages == 1)
+      return false;
+    Ordinal filled = ordinalOf(copy.getIt()), read = ordinalOf(wait.getIt());
+    const int64_t apart = filled.constant - read.constant;
+    read.constant = filled.constant;
+    return filled == read && apart % stages;
+  };
   auto isOfRing = [&](Value value) {
     if (!isa<tile::TileType>(value.getType()))
       return false;
     while (auto slice = value.getDefiningOp<tile::SliceOp>())
       value = slice.getTile();
     auto wait = value.getDefiningOp<tile::WaitOp>();
-    return !wait || wait.getRing() == ring;
+    return !wait || (wait.getRing() == ring && !isElsewhere(wait));
   };
   auto reads = [&](Operation *op) {
     return op

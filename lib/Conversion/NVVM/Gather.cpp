@@ -11,25 +11,39 @@
 #include "flash/Conversion/IrInt.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include <utility>
 
 using namespace mlir;
 
 namespace flash::nvvm {
 
 /// `bytes` from `from`, `fromOffset` bytes on, to `to`, likewise; or zeros where `size` is 0,
-/// which reads nothing. Constant distances stand in the text: in registers they would be kept over
-/// loops.
+/// which reads nothing; where `predicate` (or null) does not hold, nothing is done. Constant
+/// distances stand in the text: in registers they would be kept over loops.
 static void copyPiece(ImplicitLocOpBuilder &b, Value to, int64_t toOffset, Value from,
-                      int64_t fromOffset, Value size, int64_t bytes = 16) {
+                      int64_t fromOffset, Value size, int64_t bytes = 16, Value predicate = {}) {
   // Pieces of less than 16 bytes go by way of the first cache (PTX ISA, "cp.async").
-  std::string text = "cp.async." + std::string(bytes == 16 ? "cg" : "ca") + ".shared.global [$0+" +
+  std::string text = std::string(predicate ? "@$3 " : "") + "cp.async." +
+                     std::string(bytes == 16 ? "cg" : "ca") + ".shared.global [$0+" +
                      std::to_string(toOffset) + "], [$1+" + std::to_string(fromOffset) + "], " +
                      std::to_string(bytes) + ", $2;";
-  LLVM::InlineAsmOp::create(b, LLVM::LLVMVoidType::get(b.getContext()), ValueRange{to, from, size},
-                            text, "r,l,r,~{memory}", /*has_side_effects=*/true,
+  SmallVector<Value> operands{to, from, size};
+  if (predicate)
+    operands.push_back(predicate);
+  LLVM::InlineAsmOp::create(b, LLVM::LLVMVoidType::get(b.getContext()), operands, text,
+                            predicate ? "r,l,r,b,~{memory}" : "r,l,r,~{memory}",
+                            /*has_side_effects=*/true,
                             /*is_align_stack=*/false, LLVM::tailcallkind::TailCallKind::None,
                             LLVM::AsmDialectAttr::get(b.getContext(), LLVM::AsmDialect::AD_ATT),
                             ArrayAttr());
+}
+
+/// Of gradients the condition becomes a predicate of copies. Their heads follow one another: zeros
+/// for no block would be under way to the slot that the next head's first block is copied to, and
+/// nothing orders two copies (PTX ISA, "cp.async"). A branch would part copies and products, which
+/// run beside each other.
+static Value takePredicate(const Kernel &kernel, Value &condition) {
+  return kernel.gradients ? std::exchange(condition, {}) : Value();
 }
 
 void emitGather(ImplicitLocOpBuilder &b, Kernel &kernel, tile::FillOp op, tile::FillOp::Adaptor in,
@@ -37,6 +51,7 @@ void emitGather(ImplicitLocOpBuilder &b, Kernel &kernel, tile::FillOp op, tile::
   constexpr int64_t pieceBytes = 16, pieces = panelRowBytes / pieceBytes;
   constexpr int64_t pieceCols = panelCols / pieces, elementBytes = panelRowBytes / panelCols;
   const int64_t rowsAtOnce = threads / pieces;
+  Value predicate = takePredicate(kernel, condition);
   tile::ViewOp view = viewOf(op.getView());
   tile::RingType type = op.getRing().getType();
   int64_t rows = type.getShape()[1], cols = view.getView().getType().getShape()[0];
@@ -93,7 +108,7 @@ void emitGather(ImplicitLocOpBuilder &b, Kernel &kernel, tile::FillOp op, tile::
             b, isRow, lessThan(piece * pieceCols + panel * panelCols, cols).get());
       Value size = arith::SelectOp::create(b, isInside, i32(b, pieceBytes), i32(b, 0));
       copyPiece(b, to, (panel * rows + first) * panelRowBytes, from,
-                panel * panelCols * elementBytes, size);
+                panel * panelCols * elementBytes, size, pieceBytes, predicate);
     }
   }
 }
@@ -102,6 +117,7 @@ void emitGatherRow(ImplicitLocOpBuilder &b, Kernel &kernel, tile::FillOp op,
                    tile::FillOp::Adaptor in, Value offset, Value thread, int64_t threads,
                    Value condition) {
   constexpr int64_t bytes = sizeof(float);
+  const Value predicate = takePredicate(kernel, condition);
   tile::ViewOp view = viewOf(op.getView());
   const int64_t cols = op.getRing().getType().getShape()[2];
   IrInt mine(b, toIndex(b, thread)), length(b, kernel.length(b, view, in.getBatch()));
@@ -109,16 +125,21 @@ void emitGatherRow(ImplicitLocOpBuilder &b, Kernel &kernel, tile::FillOp op,
   to = arith::AddIOp::create(b, to, toI32(b, (mine * bytes).get()));
   for (int64_t first = 0; first < cols; first += threads) {
     OpBuilder::InsertionGuard guard(b);
-    if (first + threads > cols)
-      b.setInsertionPointToStart(
-          scf::IfOp::create(b, lessThan(mine + first, cols).get()).thenBlock());
+    Value copies = predicate;
+    if (first + threads > cols) {
+      Value inside = lessThan(mine + first, cols).get();
+      if (kernel.gradients)
+        copies = copies ? arith::AndIOp::create(b, copies, inside) : inside;
+      else
+        b.setInsertionPointToStart(scf::IfOp::create(b, inside).thenBlock());
+    }
     IrInt row = mine + (IrInt(b, in.getRow()) + first);
     Value from = kernel.address(b, view, in.getBatch(), in.getHead(), row.get(), Value());
     Value isRow = lessThan(row, length).get();
     if (condition) // else there is no row, maybe one below 0
       isRow = arith::AndIOp::create(b, isRow, condition);
     Value size = arith::SelectOp::create(b, isRow, i32(b, bytes), i32(b, 0));
-    copyPiece(b, to, first * bytes, from, 0, size, bytes);
+    copyPiece(b, to, first * bytes, from, 0, size, bytes, copies);
   }
 }
 

@@ -16,7 +16,7 @@ inline constexpr int64_t gatherThreads = 128;
 /// Starts this thread's share of the copy of a view's rows [row, row + rows) into the slot at byte
 /// `offset`: 16-byte pieces, zeros outside the length and past the view's columns. `thread` is
 /// below `threads`, a multiple of 64. Where `condition` (i1, or null) does not hold, nothing is
-/// read and the slot becomes zeros.
+/// read and the slot becomes zeros; of gradients it stays as it is.
 void emitGather(mlir::ImplicitLocOpBuilder &b, Kernel &kernel, tile::FillOp op,
                 tile::FillOp::Adaptor in, mlir::Value offset, mlir::Value thread, int64_t threads,
                 mlir::Value condition = {});

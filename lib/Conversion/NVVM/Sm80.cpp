@@ -17,8 +17,6 @@
 #include "TileEmitter.h"
 #include "flash/Conversion/IrInt.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
-#include <utility>
 
 using namespace mlir;
 
@@ -162,19 +160,12 @@ void Sm80Emitter::fill(B &b, tile::FillOp op, tile::FillOp::Adaptor in) {
   if (meets.contains(op))
     NVVM::Barrier0Op::create(b);
   auto gather = op.getRing().getType().getShape()[1] == 1 ? emitGatherRow : emitGather;
-  Value condition = conditions.lookup(op), thread = kernel.anew(b);
+  Value thread = kernel.anew(b);
   tile::RingOp ring = ringOf(op.getRing());
   if (isTight && ring.getName() == "v")
     thread = freshThreadId(b);
-  {
-    OpBuilder::InsertionGuard guard(b);
-    // Heads follow one another: zeros for no block would be under way to the slot that the next
-    // head's first block is copied to, and nothing orders two copies (PTX ISA, "cp.async").
-    if (condition && kernel.gradients)
-      b.setInsertionPointToStart(scf::IfOp::create(b, std::exchange(condition, {})).thenBlock());
-    gather(b, kernel, op, in, slotOffset(b, ring, in.getIt()), thread ? thread : threadId(b),
-           kernel.threads, condition);
-  }
+  gather(b, kernel, op, in, slotOffset(b, ring, in.getIt()), thread ? thread : threadId(b),
+         kernel.threads, conditions.lookup(op));
   NVVM::CpAsyncCommitGroupOp::create(b);
 }
 

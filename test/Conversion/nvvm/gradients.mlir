@@ -151,12 +151,14 @@ func.func @parts(%q: !m {flash.arg = "q"}, %lse: !l {flash.arg = "lse"}, %i: ind
 }
 
 // By columns a warp has 32 rows and every second block of 16 columns: two reads of A and two of B serve eight products. In
-// gradients no block is no copy: zeros on their way to a slot could come after what the next head copies there.
+// gradients no block is no copy: zeros on their way to a slot could come after what the next head copies there. No branch
+// parts copies and products.
 // CHECK-LABEL: llvm.func @columns(
-// CHECK:         scf.if
-// CHECK-COUNT-4:   cp.async.cg.shared.global
-// CHECK:         {{^ *[}] *$}}
-// CHECK-NEXT:    nvvm.cp.async.commit.group
+// CHECK:         %[[MORE:.*]] = arith.cmpi slt
+// CHECK-NOT:     scf.if
+// CHECK-COUNT-4: "@$3 cp.async.cg.shared.global {{.*}}, 16, $2;", "r,l,r,b,~{memory}" {{.*}}, %[[MORE]] :
+// CHECK-NOT:     scf.if
+// CHECK:         nvvm.cp.async.commit.group
 // CHECK-COUNT-16: ldmatrix
 // CHECK-NOT:     ldmatrix
 // CHECK:         llvm.return
@@ -173,6 +175,39 @@ func.func @columns(%q: !m {flash.arg = "q"}, %i: index {flash.arg = "i"}, %n: in
   %f = flash_tile.mma %kt, %kt : !flash_tile.tile<64x64xbf16>, <64x64xbf16> -> <64x64xf32>
   %s = flash_tile.mma_wait %f : <64x64xf32> -> <64x64xf32>
   %packed = flash_tile.cast %s : <64x64xf32> -> <64x64xbf16>
+  flash_tile.store %packed -> %kv[%i, %i, %i] : <64x64xbf16> -> <64xbf16>
+  return
+}
+
+// The next block and its statistics, beside products of this one: the slots differ, so no warp waits for another, and threads past
+// the row copy nothing.
+// CHECK-LABEL: llvm.func @ahead(
+// CHECK:         nvvm.cp.async.wait.group 0
+// CHECK-NEXT:    nvvm.barrier
+// CHECK:         nvvm.mma.sync
+// CHECK-NOT:     nvvm.barrier
+// CHECK:         "cp.async.cg.shared.global
+// CHECK:         %[[INSIDE:.*]] = arith.cmpi slt, %{{.*}}, %c64 : index
+// CHECK:         "@$3 cp.async.ca.shared.global [$0+0], [$1+0], 4, $2;", "r,l,r,b,~{memory}" {{.*}}, %[[INSIDE]] :
+// CHECK:         nvvm.barrier
+// CHECK:         "cp.async.cg.shared.global
+func.func @ahead(%q: !m {flash.arg = "q"}, %lse: !l {flash.arg = "lse"}, %i: index {flash.arg = "i"})
+    attributes {flash.kernel, flash.op = "attention_backward", flash.target = #flash.target<"sm_80">, flash.plan = #flash.plan<warps = 4>,
+                flash.threads = 128 : i64, flash.shared_bytes = 20480 : i64} {
+  %one = arith.constant 1 : index
+  %kv = flash_tile.view %q : !m -> <64xbf16>
+  %lv = flash_tile.view %lse {padded = 64 : i64} : !l -> <1xf32>
+  %kr = flash_tile.ring "k" {offset = 0 : i64} : <2x64x64xbf16>
+  %lr = flash_tile.ring "lse" {offset = 16384 : i64} : <2x1x64xf32>
+  %next = arith.addi %i, %one : index
+  flash_tile.fill %kv[%i, %i, %i] -> %kr[%i] : <64xbf16> -> <2x64x64xbf16>
+  %kt = flash_tile.wait %kr[%i] : <2x64x64xbf16> -> <64x64xbf16>
+  %f = flash_tile.mma %kt, %kt : !flash_tile.tile<64x64xbf16>, <64x64xbf16> -> <64x64xf32>
+  flash_tile.fill %kv[%i, %i, %next] -> %kr[%next] : <64xbf16> -> <2x64x64xbf16>
+  flash_tile.fill %lv[%i, %i, %next] -> %lr[%next] : <1xf32> -> <2x1x64xf32>
+  %s = flash_tile.mma_wait %f : <64x64xf32> -> <64x64xf32>
+  %packed = flash_tile.cast %s : <64x64xf32> -> <64x64xbf16>
+  flash_tile.fill %kv[%i, %i, %next] -> %kr[%i] : <64xbf16> -> <2x64x64xbf16>
   flash_tile.store %packed -> %kv[%i, %i, %i] : <64x64xbf16> -> <64xbf16>
   return
 }
