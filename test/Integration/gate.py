@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The gate that needs no GPU: every tile row, for every mask, through flash-compile and ptxas.
 
-A kernel fails on a spill inside a loop, gradients' on one in the loop of their products but for a few reloads of what it keeps; on any "Potential Performance Loss" of ptxas
-(serialised products, ignored setmaxnreg); where its main loop moves a descriptor to uniform registers for each product; and where it
+A kernel fails on a spill inside a loop, gradients' on one in the loop of their products but for a few reloads of what it keeps; on
+any "Potential Performance Loss" of ptxas (serialised products, ignored setmaxnreg); where its main loop moves a descriptor to uniform registers for each product; and where it
 takes more shared memory or registers than its plan. Listed are other bytes spilled (by gradients in the loop over query heads: once
 for many products), and what it spills on a newer device than its own. Prints a line a kernel and at last `N passed, M failed`.
 

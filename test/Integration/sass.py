@@ -119,8 +119,9 @@ def spills(path):
         if found:
             total, deepest = total + len(found), max(deepest, *depths(found))
             multiply = [loop for loop in loops if not loop.isdisjoint(products)]
+            multiply = [loop for loop in multiply if not any(other < loop for other in multiply)]
             stores, loads = blocks(_STORE_LOCAL), blocks(_LOAD_LOCAL)
-            shared = any(not loop.isdisjoint(stores) or sum(block in loop for block in loads) > _FEW for loop in multiply if not any(other < loop for other in multiply))
+            shared = any(not loop.isdisjoint(stores) or sum(block in loop for block in loads) > _FEW for loop in multiply)
             among |= shared and max(depths(found)) >= max([1, *depths(products)])
     return total, deepest, among
 
