@@ -427,7 +427,7 @@ def attention_backward(do, q, k, v, o, lse, *, causal=False, window=(-1, -1), at
     do: o's shape and type, any strides (copied where its rows are not contiguous, as those of an expanded number are). q, k, v,
     sink, masks, scale, softcap and tables: as attention had them; o, lse: what it gave. dq, dk, dv have the shapes and types of q,
     k, v, dsink is f32 [Hq]. Rows without a key, keys that no query sees, and rows of no sequence or past seqused have gradients
-    of exact zeros. With deterministic two runs give the same bits. On every target: head sizes to 256, no pages, no cache. On
+    of exact zeros. With deterministic two runs give the same bits. On GPUs head sizes to 256; nowhere pages or a cache. On
     sm_90a run as on sm_80 so far: D and Dv of which the larger is 72 to 96, or at most 64 with softcap.
 
     Raises ValueError or TypeError for arguments that do not fit, NotImplementedError for what this version lacks.
