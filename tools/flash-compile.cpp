@@ -63,7 +63,7 @@ EXAMPLES:
   flash-compile f.mlir                                  tile ops for SM90
   flash-compile f.mlir --emit=ptx -o f.ptx              PTX
   flash-compile f.mlir --target=sm_80 --emit=ptx        for Ampere; sm_86 and sm_89 likewise
-  flash-compile f.mlir --emit=cubin -o f.cubin          a cubin; needs ptxas on PATH
+  flash-compile f.mlir --emit=cubin -o f.cubin          a cubin; needs ptxas, of FLASH_PTXAS, PATH or /usr/local/cuda/bin
   flash-compile f.mlir --target=cpu --emit=llvm         LLVM IR for the host
   flash-compile f.mlir --explain                        the plan and why
   flash-compile f.mlir --explain --records=h200.json    the same with measured plans

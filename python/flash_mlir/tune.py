@@ -512,7 +512,7 @@ def arguments():
     ap.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes that compile")
     ap.add_argument("--log", type=pathlib.Path, default=cache_folder() / "tune.jsonl",
                     help="every measurement; what it holds of this build is not measured again (default: %(default)s)")
-    ap.add_argument("--out", type=pathlib.Path, help="the record file")
+    ap.add_argument("--out", type=pathlib.Path, help="the record file (default: of this GPU, in the folder FLASH_RECORDS or ~/.config/flash_mlir/records)")
     return ap.parse_args()
 
 
