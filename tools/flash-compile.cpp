@@ -218,8 +218,10 @@ FailureOr<std::string> kernelOf(ModuleOp module) {
       return failure();
     flash::Assembler assembler = flash::findAssembler();
     if (assembler.path.empty())
-      return module.emitError("expected ptxas on PATH or in /usr/local/cuda/bin, there is none; "
-                              "use --emit=ptx");
+      return module.emitError("expected ptxas ")
+             << (std::getenv("FLASH_PTXAS") ? "where FLASH_PTXAS says"
+                                            : "on PATH or in /usr/local/cuda/bin")
+             << ", there is none; use --emit=ptx";
     flash::Or<flash::Assembled> made = flash::assemble(assembler, *ptx, target);
     if (auto *refusal = std::get_if<flash::Failure>(&made))
       return module.emitError(refusal->sentence);

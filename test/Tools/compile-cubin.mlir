@@ -7,6 +7,9 @@
 // RUN: printf '#!/bin/sh\necho "info (C7512) Potential Performance Loss: products are serialized"\necho "ptxas assembler 1"\n' > %t.ptxas
 // RUN: chmod +x %t.ptxas && env FLASH_PTXAS=%t.ptxas flash-compile %s --emit=cubin -o %t.none 2>&1 | FileCheck %s --check-prefix=SLOW
 // SLOW: compile-cubin.mlir:{{.*}} warning: info (C7512) Potential Performance Loss: products are serialized; a smaller tile may help
+
+// RUN: env FLASH_PTXAS=none not flash-compile %s --emit=cubin -o %t.none 2>&1 | FileCheck %s --check-prefix=NONE
+// NONE: error: expected ptxas where FLASH_PTXAS says, there is none; use --emit=ptx
 func.func @f(%q: tensor<2x300x4x64xbf16>, %k: tensor<2x500x2x64xbf16>, %v: tensor<2x500x2x64xbf16>)
     -> tensor<2x300x4x64xbf16> {
   %o = flash.attention %q, %k, %v by <dense>
