@@ -137,21 +137,21 @@ private:
   void await(B &b, Value barrier, Value parity) {
     NVVM::MBarrierTryWaitParityOp::create(b, barrier, parity, i32(b, kTicks));
   }
-  /// A cache policy (PTX ISA, "createpolicy") for lines that the L2 cache gives up before others.
-  static Value evictFirst(B &b) {
+  static LLVM::InlineAsmOp asmOp(B &b, Type type, ValueRange operands, StringRef text,
+                                 StringRef constraints, bool hasEffects = true) {
     return LLVM::InlineAsmOp::create(
-               b, b.getI64Type(), ValueRange(),
-               "createpolicy.fractional.L2::evict_first.b64 $0, 1.0;", "=l",
-               /*has_side_effects=*/false, /*is_align_stack=*/false,
-               LLVM::tailcallkind::TailCallKind::None,
-               LLVM::AsmDialectAttr::get(b.getContext(), LLVM::AsmDialect::AD_ATT), ArrayAttr())
-        .getRes();
+        b, type, operands, text, constraints, hasEffects, /*is_align_stack=*/false,
+        LLVM::tailcallkind::TailCallKind::None,
+        LLVM::AsmDialectAttr::get(b.getContext(), LLVM::AsmDialect::AD_ATT), ArrayAttr());
   }
   void asmText(B &b, ValueRange operands, StringRef text, StringRef constraints) {
-    LLVM::InlineAsmOp::create(
-        b, LLVM::LLVMVoidType::get(b.getContext()), operands, text, constraints,
-        /*has_side_effects=*/true, /*is_align_stack=*/false, LLVM::tailcallkind::TailCallKind::None,
-        LLVM::AsmDialectAttr::get(b.getContext(), LLVM::AsmDialect::AD_ATT), ArrayAttr());
+    asmOp(b, LLVM::LLVMVoidType::get(b.getContext()), operands, text, constraints);
+  }
+  /// A cache policy (PTX ISA, "createpolicy") for lines that the L2 cache gives up before others.
+  static Value evictFirst(B &b) {
+    return asmOp(b, b.getI64Type(), {}, "createpolicy.fractional.L2::evict_first.b64 $0, 1.0;",
+                 "=l", /*hasEffects=*/false)
+        .getRes();
   }
   /// One arrival, and so many bytes to come.
   void expect(B &b, Value full, int64_t bytes) {
@@ -721,9 +721,12 @@ Value Sm90Emitter::publish(B &b, tile::RingOp ring, Value it, Value ordinal) {
 Value Sm90Emitter::follow(B &b, tile::RingOp ring, Value it) {
   Slot slot = slotOf(b, ring, it);
   await(b, barrier(b, ring, slot.number, false), slot.parity);
-  Value ordinal = LLVM::LoadOp::create(b, b.getI32Type(), ordinalAt(b, ring, slot.number),
-                                       /*alignment=*/0, /*isVolatile=*/true);
-  // Lane 0's, the lane that releases: the others need not have read when it does.
+  Value isOne = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, laneId(b), i32(b, 0));
+  // Lane 0 reads, which also releases: others might read after that.
+  Value ordinal =
+      asmOp(b, b.getI32Type(), {ordinalAt(b, ring, slot.number), isOne},
+            "mov.b32 $0, 0;\n\t@$2 ld.volatile.shared.b32 $0, [$1];", "=&r,r,b,~{memory}")
+          .getRes();
   ordinal = broadcastLane0(b, ordinal);
   release(b, ring, it);
   return ordinal;

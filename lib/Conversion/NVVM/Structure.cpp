@@ -82,8 +82,9 @@ static tile::YieldOp moveBody(B &b, IRRewriter &rewriter, tile::ForWorkOp op, Ke
 }
 
 /// What the counter held. Asked for when all of a tile is fetched, which others still compute: who
-/// asked when it begins would be a tile ahead, and long tiles that are taken in advance leave blocks
-/// idle at the end. The last of all tiles (of clusters, which take theirs at once) wraps it to 0.
+/// asked when it begins would be a tile ahead, and long tiles that are taken in advance leave
+/// blocks idle at the end. The last of all tiles (of clusters, which take theirs at once) wraps it
+/// to 0.
 static Value take(B &b, tile::ForWorkOp op, Value tiles, Kernel &kernel, TileEmitter &emitter) {
   auto add = [&]() -> Value {
     Value last = toI32(b, floorDiv(IrInt(b, tiles), op.getCluster()).get());

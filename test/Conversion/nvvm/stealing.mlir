@@ -36,7 +36,7 @@
 // CHECK:         nvvm.setmaxregister increase 240
 // CHECK:         scf.while
 // CHECK:           nvvm.mbarrier.try_wait.parity
-// CHECK:           %[[GOT:.*]] = llvm.load volatile %{{.*}} : !llvm.ptr<3> -> i32
+// CHECK:           %[[GOT:.*]] = llvm.inline_asm has_side_effects {{.*}}"mov.b32 $0, 0;\0A\09@$2 ld.volatile.shared.b32 $0, [$1];"
 // CHECK:           %[[ALL:.*]] = nvvm.shfl.sync idx %{{.*}}, %[[GOT]], %[[ZERO]]
 // CHECK:           llvm.inline_asm has_side_effects {{.*}}"@$1 mbarrier.arrive
 func.func @f(%n: index {flash.arg = "n"})
