@@ -159,7 +159,7 @@ def Flash_AttentionOp : Flash_Op<"attention",
     | q | `B x Sq x Hq x D` | f16, bf16, f32 (cpu) |
     | k | `B x Sk x Hkv x D`, `Hq % Hkv = 0` | as q |
     | v | `B x Sk x Hkv x Dv` | as q |
-    | sink | `Hq` | f32, a logit that joins the denominator only |
+    | sink | `Hq` | f32, a logit of any size that joins the denominator only; inf: o is 0 and lse inf |
     | o | `B x Sq x Hq x Dv` | as q |
     | lse | `B x Hq x Sq` | f32, natural logarithm |
 

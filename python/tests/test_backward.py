@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import flash_mlir
 import float64
 from flash_mlir import _arrays
-from test_cpu import MASKS, TYPES, draw, inputs
+from test_cpu import MASKS, SINKS, TYPES, draw, inputs
 
 FORWARD = dict(attention_chunk="chunk")
 
@@ -64,6 +64,17 @@ def test_scores():
     check(q, k, v, scale=0.7)
     check(q, k, v, sink=np.array([0.5, -1, 3, 8], np.float32), causal=True)
     check(q, k, v, sink=np.array([0.5, -1, 3, 8], np.float32), softcap=3.0, window=(30, 2))
+
+
+def test_sinks_of_any_size():
+    """One that no score comes near leaves all alone, the highest takes everything: whether a row has keys or none."""
+    q, k, v = inputs(sq=70, sk=50, hq=len(SINKS), hkv=3, d=16, dtype="f32")
+    got, do = gradients(q, k, v, causal=True, sink=SINKS)
+    without, _ = gradients(q, k, v, do, causal=True)
+    assert not got[3][np.abs(SINKS) > 1].any()
+    assert np.allclose(got[0][:, :, SINKS < -1], without[0][:, :, SINKS < -1], atol=1e-6)
+    assert not got[0][:, :, SINKS > 1].any()
+    assert all(np.isfinite(x).all() for x in got)
 
 
 @settings(max_examples=15, deadline=None)

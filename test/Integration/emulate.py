@@ -23,11 +23,14 @@ from flash_mlir import _api  # noqa: E402
 
 DTYPES = {"bf16": (ml_dtypes.bfloat16, 1.2e-2), "f16": (np.float16, 2e-3)}
 DEFER, PLAIN = "#flash.plan<defer_max = true>", "#flash.plan<tile = [128, 64], stages = 1, overlap = false, defer_max = false>"
+# Below what is masked, past f32 as a power of two, and none or all of the denominator.
+SINKS = (0.3, -3e29, -1e30, -3.4e38, -np.inf, 2.4e38, 3.4e38, np.inf)
 # (head sizes, queries, keys, query heads, KV heads, options)
 CASES = [((d, dv), 130, 200, 1, 1, dict(target=target)) for d, dv in ((64, 64), (96, 96), (128, 128), (192, 192), (192, 128), (256, 256), (64, 256), (64, 512)) for target in ("sm_80", "sm_86")]
 CASES += [((d, dv), 150, 333, 1, 1, dict(target=target, causal=True)) for d, dv in ((64, 64), (128, 128), (192, 128), (256, 256), (64, 512)) for target in ("sm_80", "sm_89")]
 CASES += [
     ((40, 72), 40, 70, 4, 1, dict(causal=True, sink=(0.3, -1.0, 2.0, 0.0))),
+    *(((64, 64), 5, 3, 8, 2, dict(causal=True, sink=SINKS, splits=splits)) for splits in (1, 2)),
     ((64, 64), 130, 200, 2, 1, dict(element="f16", softcap=5.0, causal=True)),
     ((128, 128), 130, 400, 1, 1, dict(window=(100, 30))),
     ((64, 64), 200, 400, 1, 1, dict(window=(100, 0), chunk=128, sink_tokens=4)),

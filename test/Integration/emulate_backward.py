@@ -28,6 +28,7 @@ DTYPES = {"bf16": (ml_dtypes.bfloat16, 1.2e-2), "f16": (np.float16, 2e-3)}
 CASES = [((d, d), 130, 200, 1, 1, dict(target=target, causal=causal)) for d in (64, 96, 128) for target in ("sm_80", "sm_86") for causal in (False, True)]
 CASES += [
     ((40, 72), 40, 70, 4, 1, dict(causal=True, sink=(0.3, -1.0, 2.0, 0.0))),
+    ((64, 64), 50, 40, 6, 2, dict(causal=True, sink=emulate.SINKS[:6])),
     ((64, 64), 130, 200, 4, 2, dict(element="f16", softcap=5.0, causal=True, target="sm_89")),
     ((128, 128), 200, 130, 2, 1, dict(causal=True)),  # queries without a key
     ((64, 64), 130, 400, 1, 1, dict(window=(100, 30))),  # keys without a query

@@ -263,7 +263,7 @@ class Warp:
             if name == "fma":
                 result = x[0].astype(np.float64) * x[1] + x[2]
             elif name in ON_FLOATS:
-                result = ON_FLOATS[name](*x)
+                result = (ON_INTEGERS if "NaN" in parts else ON_FLOATS)[name](*x)  # NumPy's maximum keeps NaN, its fmax does not
             else:
                 result = dict(ex2=np.exp2, lg2=np.log2, rcp=np.reciprocal, neg=np.negative, abs=np.abs)[name](x[0])
             return np.asarray(result, F32).view(U32)

@@ -346,7 +346,8 @@ void Lowering::lower(FinalizeOp op) {
     Value empty = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, sum, zero);
     Value log = arith::AddFOp::create(b, level, math::Log2Op::create(b, sum));
     log = arith::MaximumFOp::create(b, arith::MulFOp::create(b, log, real(f32, kLn2)), least);
-    memref::StoreOp::create(b, arith::SelectOp::create(b, empty, minus, log), lse, place);
+    // Without a key the sink is all there is, also where it is below the mask value.
+    memref::StoreOp::create(b, arith::SelectOp::create(b, empty, least, log), lse, place);
     Value ratio = arith::DivFOp::create(b, scale, sum);
     memref::StoreOp::create(b, arith::SelectOp::create(b, empty, zero, ratio), inverse, place);
   });

@@ -470,11 +470,10 @@ Fragments::Final Fragments::finalize(B &b, tile::FinalizeOp op, tile::FinalizeOp
   // In log2 units: the denominator is total * 2^top, o is measured against 2^top / factor.
   Value top = arith::MulFOp::create(b, m, splat(b, column, c));
   Value total = joinQuad(b, l, /*isMax=*/false);
-  Value factor = one;
+  Value factor = one, logits = constant(b, column, -std::numeric_limits<float>::infinity());
   if (op.getSink()) {
     auto head = arith::MulIOp::create(
         b, in.getHead(), arith::ConstantIndexOp::create(b, static_cast<int64_t>(op.getGroup())));
-    Value logits = LLVM::PoisonOp::create(b, column);
     for (int64_t slot = 0; slot < column.getNumElements(); ++slot) {
       IrInt which(b, head);
       if (int64_t group = op.getGroup(); group > 1)
@@ -484,7 +483,10 @@ Fragments::Final Fragments::finalize(B &b, tile::FinalizeOp op, tile::FinalizeOp
       logits = LLVM::InsertElementOp::create(b, logits, kernel.logit(b, op.getSink(), which.get()),
                                              i32(b, slot));
     }
-    Value sink = arith::MulFOp::create(b, logits, constant(b, column, kLog2e));
+    // A logit that f32 holds may be past it as a power of two.
+    Value sink =
+        LLVM::MinimumOp::create(b, arith::MulFOp::create(b, logits, constant(b, column, kLog2e)),
+                                constant(b, column, std::numeric_limits<float>::max()));
     Value seen = arith::SelectOp::create(b, hasKey(b, m), top, least);
     top = LLVM::MaxNumOp::create(b, seen, LLVM::MaxNumOp::create(b, sink, least));
     factor = exp2(b, arith::SubFOp::create(b, seen, top));
@@ -494,8 +496,10 @@ Fragments::Final Fragments::finalize(B &b, tile::FinalizeOp op, tile::FinalizeOp
   Value inverse = divide(b, factor, arith::SelectOp::create(b, isEmpty, one, total));
   Value lse = arith::MulFOp::create(b, arith::AddFOp::create(b, top, log2(b, total)),
                                     constant(b, column, kLn2));
-  Value none = constant(b, column, -std::numeric_limits<float>::infinity());
-  return {rescale(b, o, inverse), arith::SelectOp::create(b, isEmpty, none, lse)};
+  if (op.getSink())
+    lse = LLVM::MaximumOp::create(b, lse, logits);
+  // Without a key the sink is all there is, also where it is below the mask value.
+  return {rescale(b, o, inverse), arith::SelectOp::create(b, isEmpty, logits, lse)};
 }
 
 } // namespace flash::nvvm

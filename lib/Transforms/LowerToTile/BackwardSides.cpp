@@ -54,6 +54,11 @@ private:
         },
         cu);
   }
+  /// A logit as a power of two, which f32 may not hold: that of a sink, or an lse with one.
+  Value asPower(Value logit) {
+    return arith::MinimumFOp::create(b, mulf(logit, k.f32(log2e)),
+                                     k.f32(std::numeric_limits<float>::max()));
+  }
   Value load(Value view, int64_t rows, int64_t cols, Value bi, Value h, Value row) {
     Type type = cast<tile::ViewType>(view.getType()).getElementType();
     return tile::LoadOp::create(b, k.frag(rows, cols, type), view, bi, h, row);
@@ -89,13 +94,12 @@ void SideBuilder::prepare() {
           });
       Value d = tile::SumOp::create(b, k.frag(R, 1, b.getF32Type()), products);
       tile::StoreOp::create(b, d, ev, bi, h, row);
-      // A row without a key has p = exp2(masked - 0) = 0.
+      // A row without a key has p = exp2(masked - 0) = 0: its lse is -inf, or a sink, which may lie
+      // as low as what is masked.
       Value l = k.map(own.lse, R, 1, [&](ImplicitLocOpBuilder &b, ValueRange x) -> Value {
-        auto constant = [&](float value) {
-          return arith::ConstantOp::create(b, b.getF32FloatAttr(value));
-        };
-        Value none = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, x[0], constant(-INFINITY));
-        return arith::SelectOp::create(b, none, constant(0), mulf(x[0], constant(log2e)));
+        const float belowScores = -0x1p28f;
+        Value none = arith::CmpFOp::create(b, arith::CmpFPredicate::OLT, x[0], k.f32(belowScores));
+        return arith::SelectOp::create(b, none, k.f32(0), asPower(x[0]));
       });
       tile::StoreOp::create(b, l, l2v, bi, h, row);
       tile::StoreOp::create(b, k.splat(zero, R, D), sumv, bi, h, row);
@@ -141,7 +145,7 @@ void SideBuilder::sink() {
   Value c0 = k.index(0), c1 = k.index(1);
   Value cu = queries.cuSeqlens, batch = cu ? sub(k.dim(cu, 0), c1) : k.dim(lse2, 0);
   k.forTiles(c1, 1, k.dim(sink, 0), c1, [&](Value, Value h, Value) {
-    Value logit = mulf(memref::LoadOp::create(b, sink, h), k.f32(log2e));
+    Value logit = asPower(memref::LoadOp::create(b, sink, h));
     auto sequences = scf::ForOp::create(b, c0, batch, c1, k.splat(zero, M, 1));
     {
       OpBuilder::InsertionGuard guard(b);

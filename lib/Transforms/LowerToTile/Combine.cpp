@@ -139,7 +139,8 @@ private:
     return {o, m, l};
   }
 
-  /// exp(lse - m); 0 for lse = -inf, also where m is -inf too.
+  /// exp(lse - m); 0 for lse = -inf, also where m is -inf too, and 1 where both are inf, as a sink
+  /// may be.
   Value weight(Value lse, Value m) {
     return k.map({lse, m}, M, 1, [](ImplicitLocOpBuilder &b, ValueRange x) -> Value {
       auto constant = [&](float value) {
@@ -148,6 +149,8 @@ private:
       Value none = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, x[0], constant(-INFINITY));
       Value power = math::Exp2Op::create(
           b, arith::MulFOp::create(b, arith::SubFOp::create(b, x[0], x[1]), constant(log2e)));
+      Value most = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, x[0], x[1]);
+      power = arith::SelectOp::create(b, most, constant(1), power);
       return arith::SelectOp::create(b, none, constant(0), power);
     });
   }
