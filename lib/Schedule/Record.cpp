@@ -7,6 +7,7 @@
 #include <cstring>
 #include <fstream>
 #include <sstream>
+#include <tuple>
 
 #define JSON_NOEXCEPTION
 #include <nlohmann/json.hpp>
@@ -43,32 +44,46 @@ public:
   std::string whyNot;
 
   std::string text(const char *field) {
-    auto at = object.find(field);
+    auto at = find(field);
     if (at != object.end() && at->is_string())
       return at->get<std::string>();
     demand(field, "a string");
     return {};
   }
   int64_t integer(const char *field, int64_t least) {
-    auto at = object.find(field);
+    auto at = find(field);
     if (at != object.end() && at->is_number_integer() && at->get<int64_t>() >= least)
       return at->get<int64_t>();
     demand(field, "an integer of at least " + std::to_string(least));
     return least;
   }
   bool flag(const char *field) {
-    auto at = object.find(field);
+    auto at = find(field);
     if (at == object.end() || at->is_boolean())
       return at != object.end() && at->get<bool>();
     demand(field, "true or false");
     return false;
   }
-  template <class Parse, class T> void name(const char *field, T &into, Parse parse) {
+  /// One of `all` things, as `nameOf` calls it.
+  template <class All, class Name> auto name(const char *field, const All &all, Name nameOf) {
     const std::string given = text(field);
-    if (auto found = parse(given))
-      into = *found;
-    else
-      demand(field, "the name of one");
+    std::string names;
+    for (auto each : all) {
+      const std::string_view name = nameOf(each);
+      if (name == given)
+        return each;
+      names += (names.empty() ? "" : ", ") + std::string(name);
+    }
+    demand(field, "one of " + names);
+    return *std::begin(all);
+  }
+  /// What is only for people.
+  void skip(const char *field) { find(field); }
+  /// A misspelt field must not be ignored.
+  void finish(const std::string &of) {
+    for (const auto &[field, value] : object.items())
+      if (std::ranges::find(known, field) == known.end())
+        fail(of + " no field '" + field + "'; leave it out");
   }
 
   void fail(std::string sentence) {
@@ -77,6 +92,10 @@ public:
   }
 
 private:
+  Json::const_iterator find(const char *field) {
+    known.push_back(field);
+    return object.find(field);
+  }
   void demand(const char *field, const std::string &what) {
     auto at = object.find(field);
     fail("expected " + std::string(field) + " to be " + what + ", " +
@@ -84,31 +103,19 @@ private:
                              : "got " + at->dump(-1, ' ', false, Json::error_handler_t::replace)));
   }
   const Json &object;
+  std::vector<std::string_view> known;
 };
 } // namespace
 
-static std::optional<MaskKind> parseMask(std::string_view name) {
-  for (MaskKind kind : allMaskKinds)
-    if (maskName(kind) == name)
-      return kind;
-  return std::nullopt;
-}
-
-/// None where it is of a target that this build does not know: no problem of it can be asked for.
-static std::optional<Record> recordFrom(Reader &reader, const std::string &gpu) {
+static Record recordFrom(Reader &reader, const std::string &gpu) {
   Record r;
   r.gpu = gpu;
-  const std::string target = reader.text("target");
-  if (auto known = parseTarget(target))
-    r.target = *known;
-  else if (reader.whyNot.empty())
-    return std::nullopt;
-  reader.name("element", r.element, parseElement);
-  const int64_t d = reader.integer("head_size", 1), dv = reader.integer("head_size_v", 1);
-  r.head = headTileOf(r.target, d, dv);
+  r.target = reader.name("target", allTargets, targetName);
+  r.element = reader.name("element", allElementTypes, elementName);
+  r.headSize = reader.integer("head_size", 1), r.headSizeV = reader.integer("head_size_v", 1);
   r.softcap = reader.flag("softcap");
   r.backward = reader.flag("backward");
-  reader.name("mask", r.mask, parseMask);
+  r.mask = reader.name("mask", allMaskKinds, maskName);
   if (r.mask == MaskKind::local) {
     r.left = reader.integer("left", -1);
     r.right = reader.integer("right", -1);
@@ -119,7 +126,17 @@ static std::optional<Record> recordFrom(Reader &reader, const std::string &gpu) 
   if (isTooDeepPlan(r.plan))
     reader.fail("expected plan to be #flash.plan<...>, got more text or brackets than any has");
   r.why = reader.text("why");
+  reader.skip("tflops");
+  reader.finish("a record of mask " + std::string(maskName(r.mask)) + " has");
   return r;
+}
+
+static bool isOfSameProblem(const Record &one, const Record &other) {
+  auto problem = [](const Record &r) {
+    return std::tie(r.target, r.element, r.headSize, r.headSizeV, r.softcap, r.backward, r.mask,
+                    r.left, r.right, r.lenQ, r.lenK);
+  };
+  return problem(one) == problem(other);
 }
 
 std::variant<std::vector<Record>, std::string> parseRecords(std::string_view text) {
@@ -129,16 +146,24 @@ std::variant<std::vector<Record>, std::string> parseRecords(std::string_view tex
   auto gpu = file.find("gpu"), all = file.find("records");
   if (gpu == file.end() || !gpu->is_string() || all == file.end() || !all->is_array())
     return std::string("expected records with a string 'gpu' and an array 'records'");
+  Reader whole(file);
+  whole.skip("gpu"), whole.skip("records"), whole.finish("records have");
+  if (!whole.whyNot.empty())
+    return whole.whyNot;
   std::vector<Record> records;
-  for (size_t at = 0; const Json &each : *all) {
-    const std::string which = "record " + std::to_string(at++);
+  for (const Json &each : *all) {
+    const std::string which = "record " + std::to_string(records.size());
     if (!each.is_object())
       return which + ": expected an object";
     Reader reader(each);
-    if (auto record = recordFrom(reader, gpu->get<std::string>()))
-      records.push_back(std::move(*record));
+    Record record = recordFrom(reader, gpu->get<std::string>());
     if (!reader.whyNot.empty())
       return which + ": " + reader.whyNot;
+    for (size_t at = 0; at < records.size(); ++at)
+      if (isOfSameProblem(records[at], record) && records[at].plan != record.plan)
+        return which + ": it and record " + std::to_string(at) +
+               " have different plans for one problem; leave one out";
+    records.push_back(std::move(record));
   }
   return records;
 }
@@ -166,14 +191,17 @@ const Record *recordOf(const Problem &problem, std::string_view gpu,
   const Mask mask = canonical(problem.mask, problem.lenQ, problem.lenK);
   if (mask.chunk > 0 || mask.sinkTokens > 0)
     return nullptr;
-  const HeadTile head = headTileOf(problem.target, problem.headSize, problem.headSizeV);
+  auto headOf = [](const auto &of) {
+    const HeadTile head = headTileOf(of.target, of.headSize, of.headSizeV);
+    return std::pair(head.d, head.dv);
+  };
   auto alike = [](int64_t a, int64_t b) { // sides of a window; below 0: unbounded
     return (a < 0) == (b < 0) && lengthBucket(a) == lengthBucket(b);
   };
   const Record *twin = nullptr; // kernels of f16 and bf16 differ in the type that products name
   for (const Record &r : records) {
     if (r.target != problem.target || elementBytes(r.element) != elementBytes(problem.element) ||
-        r.head.d != head.d || r.head.dv != head.dv || r.softcap != problem.softcap ||
+        headOf(r) != headOf(problem) || r.softcap != problem.softcap ||
         r.backward != problem.backward || r.mask != mask.kind ||
         (r.mask == MaskKind::local && !(alike(r.left, mask.left) && alike(r.right, mask.right))) ||
         lengthBucket(r.lenQ) != lengthBucket(problem.lenQ) ||

@@ -144,9 +144,19 @@ def test_a_place_that_is_missing_is_said(folder, monkeypatch):
             explained()
 
 
-def test_a_record_of_another_version_breaks_no_other(folder):
-    _records.write(folder / "h200.json", "NVIDIA H200", [dict(DENSE, target="sm_999", element="f2"), DENSE])
-    assert "because: record for NVIDIA H200: fast" in explained()
+def test_records_are_not_written_over_what_is_wrong(folder):
+    path = folder / "h200.json"
+    for wrong, words in ((dict(DENSE, target="sm_999"), "expected target"), (dict(DENSE, softcapp=True), "no field 'softcapp'")):
+        _records.write(path, "NVIDIA H200", [wrong])
+        before = path.read_bytes()
+        for act in (explained, lambda: _records.write(path, "NVIDIA H200", [DENSE])):
+            with pytest.raises(ValueError, match=f"h200.json: record 0: .*{words}"):
+                act()
+        assert path.read_bytes() == before
+        path.unlink()
+    path.write_text(json.dumps(dict(gpu="NVIDIA H200", records=[DENSE, dict(DENSE, plan="#flash.plan<tile = [128, 96]>")])))
+    with pytest.raises(ValueError, match="record 1: it and record 0 have different plans for one problem; leave one out"):
+        explained()
 
 
 def test_the_packages_records_are_read_and_fit(folder):

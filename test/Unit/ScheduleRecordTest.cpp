@@ -76,7 +76,7 @@ TEST(Record, OfTheOther16BitTypeServesWhereTheOwnIsMissing) {
   std::vector<Record> both(2);
   both[0].element = ElementType::bf16, both[1].element = ElementType::f16;
   for (Record &r : both)
-    r.target = p.target, r.head = {128, 128}, r.lenQ = r.lenK = 4096;
+    r.target = p.target, r.headSize = r.headSizeV = 128, r.lenQ = r.lenK = 4096;
   EXPECT_EQ(recordOf(p, "", both), &both[1]);
   p.element = ElementType::f32;
   EXPECT_EQ(recordOf(p, "", both), nullptr);
@@ -101,15 +101,45 @@ TEST(Record, IsOfOneGpuAndScoreFunction) {
   EXPECT_EQ(found(p), "capped");
 }
 
-TEST(Record, OfAnotherVersionsTargetIsLeftOut) {
+/// The file with its first `from` replaced.
+static std::string with(std::string_view from, std::string_view to) {
   std::string text = file;
-  text.replace(text.find("sm_90a"), 6, "sm_999");
-  text.replace(text.find("\"dense\""), 7, "\"later\"");
-  ASSERT_EQ(recordsOf(text).size(), 3u);
-  EXPECT_EQ(recordsOf(text).front().plan, "causal");
-  text.replace(text.find("16384"), 5, "\"16k\"");
-  EXPECT_EQ(brokenBy(text),
-            "record 1: expected queries to be an integer of at least 1, got \"16k\"");
+  return text.replace(text.find(from), from.size(), to);
+}
+
+TEST(Record, NamesItsTargetRight) {
+  EXPECT_EQ(
+      brokenBy(with("sm_90a", "sm_90")),
+      "record 0: expected target to be one of cpu, sm_80, sm_86, sm_89, sm_90a, got \"sm_90\"");
+}
+
+TEST(Record, HasNoOtherFields) {
+  EXPECT_EQ(brokenBy(with("\"softcap\"", "\"softcapp\"")),
+            "record 3: a record of mask dense has no field 'softcapp'; leave it out");
+  EXPECT_EQ(brokenBy(with("\"tflops\"", "\"left\": 7, \"tflops\"")),
+            "record 0: a record of mask dense has no field 'left'; leave it out");
+  EXPECT_EQ(brokenBy(with("\"gpu\"", "\"gpus\": 2, \"gpu\"")),
+            "records have no field 'gpus'; leave it out");
+}
+
+TEST(Record, OfOneProblemHasOnePlan) {
+  const std::string same = with("\"causal\",\n   \"queries\": 16384, \"keys\": 16384",
+                                "\"dense\", \"queries\": 4096, \"keys\": 4096");
+  EXPECT_EQ(brokenBy(same),
+            "record 1: it and record 0 have different plans for one problem; leave one out");
+  std::string twice = same;
+  twice.replace(twice.find("\"causal\", \"why"), 8, "\"dense\"");
+  EXPECT_EQ(recordsOf(twice).size(), 4u);
+  // What differs in anything else is another problem, also where one record serves both.
+  for (auto [from, to] : {std::pair("\"queries\": 4096, \"keys\": 4096, \"plan\": \"dense",
+                                    "\"queries\": 4096, \"keys\": 4095, \"plan\": \"dense"),
+                          {"128, \"mask\": \"dense", "120, \"mask\": \"dense"},
+                          {"bf16", "f16"},
+                          {"\"why\"", "\"backward\": true, \"why\""}}) {
+    std::string text = same;
+    text.replace(text.find(from), std::string_view(from).size(), to);
+    EXPECT_EQ(recordsOf(text).size(), 4u) << to;
+  }
 }
 
 TEST(Record, OfABrokenFileIsASentence) {
@@ -120,7 +150,8 @@ TEST(Record, OfABrokenFileIsASentence) {
   EXPECT_EQ(brokenBy(R"({"gpu": "x", "records": [3]})"), "record 0: expected an object");
   std::string text = file;
   text.replace(text.find("\"dense\""), 7, "\"dents\"");
-  EXPECT_EQ(brokenBy(text), "record 0: expected mask to be the name of one, got \"dents\"");
+  EXPECT_EQ(brokenBy(text),
+            "record 0: expected mask to be one of dense, causal, local, got \"dents\"");
   text = file;
   text.replace(text.find("16384"), 5, "\"16k\"");
   EXPECT_EQ(brokenBy(text),

@@ -9,7 +9,8 @@
 //      "why": "690 TFLOP/s, the default 655"}]}
 //
 // "mask" is "dense", "causal" or "local" (then with "left" and "right"); "softcap" and "backward"
-// (a plan of gradients) are false where they are left out. Other fields are for people.
+// (a plan of gradients) are false where they are left out. "tflops" is for people; other fields are
+// refused, and so are two plans for one problem.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,7 +26,7 @@ struct Record {
   std::string gpu; ///< as the driver names it
   Target target = Target::sm90;
   ElementType element = ElementType::bf16;
-  HeadTile head = {0, 0}; ///< padded head sizes
+  int64_t headSize = 0, headSizeV = 0;
   bool softcap = false, backward = false;
   MaskKind mask = MaskKind::dense;
   int64_t left = -1, right = -1; ///< of a local mask; -1: unbounded
@@ -45,8 +46,7 @@ bool isTooDeep(std::string_view text);
 /// The same of a plan, which must not be long either: signs nest without brackets.
 bool isTooDeepPlan(std::string_view text);
 
-/// The records in the text of a file, or the sentence what is wrong with it. Those of targets that
-/// this build does not know are another version's, and left out whatever else they say.
+/// The records in the text of a file, or the sentence what is wrong with it.
 std::variant<std::vector<Record>, std::string> parseRecords(std::string_view text);
 
 /// The same of a file; the sentence names it.
