@@ -103,7 +103,7 @@ def columns(element, deterministic, plans, wide=False):
         own["determ."] = dict(element=element, deterministic=True)
     if wide:
         own["wide"] = dict(element=element, wide=True)
-    return own | {f"plan {i}": dict(element=element, plan=f"#flash.plan<{plan}>") for i, plan in enumerate(plans, 1)}
+    return own | {f"plan {i}": dict(element=element, plan=plan) for i, plan in enumerate(plans, 1)}
 
 
 def prepare(p, target, element, plan=None, deterministic=False, wide=False):
@@ -390,7 +390,7 @@ def main():
     ap.add_argument("--deterministic", action="store_true", help="deterministic gradients besides")
     ap.add_argument("--element", default="bf16", choices=["bf16", "f16"])
     ap.add_argument("--target", default="sm_90a", choices=sorted(LEAST))
-    ap.add_argument("--plan", action="append", default=[], help="fields of a plan to time besides")
+    ap.add_argument("--plan", action="append", default=[], help='a plan to time besides, "tile = [64, 64]" or "#flash.plan<tile = [64, 64]>"')
     ap.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes that compile")
     ap.add_argument("--json", nargs="?", const="-", metavar="FILE", help="a JSON line a row: to FILE, or instead of the table")
     ap.add_argument("--plot", metavar="FILE", help="draw suite fwd as .svg or .png (needs matplotlib)")

@@ -13,7 +13,6 @@
 #include "flash/Runtime/Ptx.h"
 #include "flash/Schedule/Explain.h"
 #include "flash/Schedule/Record.h"
-#include "mlir/AsmParser/AsmParser.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/MLIRContext.h"
@@ -21,6 +20,7 @@
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Support/FileUtilities.h"
 #include "mlir/Target/LLVMIR/Export.h"
+#include "llvm/Config/llvm-config.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Support/CommandLine.h"
@@ -87,7 +87,7 @@ void takeAdvice(flash::AttentionOp op, ArrayRef<flash::schedule::Record> records
   flash::PlanAttr plan;
   {
     ScopedDiagnosticHandler listen(op.getContext(), [&](Diagnostic &d) { said += "; " + d.str(); });
-    plan = dyn_cast_or_null<flash::PlanAttr>(parseAttribute(record->plan, op.getContext()));
+    plan = flash::parsePlan(record->plan, op.getContext());
   }
   if (!plan) {
     but() << "expected " << recordsFile << " to give a plan, it has '" << record->plan << "'"
@@ -105,14 +105,7 @@ void takeAdvice(flash::AttentionOp op, ArrayRef<flash::schedule::Record> records
 bool isOurs(Operation *op) { return isa_and_nonnull<flash::FlashDialect>(op->getDialect()); }
 
 /// Names the target of ops that name none, which is what all is compiled for, and asks the records.
-LogicalResult prepare(ModuleOp module) {
-  std::vector<flash::schedule::Record> records;
-  if (!recordsFile.empty()) {
-    auto read = flash::schedule::readRecords(recordsFile);
-    if (auto *sentence = std::get_if<std::string>(&read))
-      return module.emitError(*sentence);
-    records = std::move(std::get<std::vector<flash::schedule::Record>>(read));
-  }
+LogicalResult prepare(ModuleOp module, ArrayRef<flash::schedule::Record> records) {
   auto fallback = flash::TargetAttr::get(module.getContext(), target);
   const bool forOne = !explain && emit != Emit::mlir;
   flash::TargetAttr first;
@@ -238,6 +231,9 @@ FailureOr<std::string> kernelOf(ModuleOp module) {
 
 int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
+  cl::SetVersionPrinter([](llvm::raw_ostream &os) {
+    os << "flash-compile " FLASH_VERSION " on LLVM " LLVM_VERSION_STRING "\n";
+  });
   cl::HideUnrelatedOptions(category);
   cl::ParseCommandLineOptions(argc, argv, "From a flash op to a kernel, or to its plan\n");
   if (!flash::schedule::parseTarget(target.getValue()))
@@ -247,6 +243,13 @@ int main(int argc, char **argv) {
   if (json && !explain)
     return complain("--json says how --explain writes; add --explain");
 
+  std::vector<flash::schedule::Record> records;
+  if (!recordsFile.empty()) {
+    auto read = flash::schedule::readRecords(recordsFile);
+    if (auto *sentence = std::get_if<std::string>(&read))
+      return complain(*sentence);
+    records = std::move(std::get<std::vector<flash::schedule::Record>>(read));
+  }
   std::string error;
   std::unique_ptr<llvm::MemoryBuffer> buffer = openInputFile(input, &error);
   if (!buffer)
@@ -262,7 +265,7 @@ int main(int argc, char **argv) {
   context.printOpOnDiagnostic(false); // the place in the input says it better
   SourceMgrDiagnosticHandler diagnostics(sources, &context);
   OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(sources, &context);
-  if (!module || failed(prepare(*module)))
+  if (!module || failed(prepare(*module, records)))
     return EXIT_FAILURE;
   FailureOr<std::string> text = explain ? explanationOf(*module) : kernelOf(*module);
   if (failed(text))

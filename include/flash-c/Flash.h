@@ -38,7 +38,7 @@
  *   sms          multiprocessors, or worker threads of the CPU; left out: the machine table's
  *   transfer     how a GPU reads k and v: "tma" (the default), or "gather", which any strides will
  *                do for (tma refuses tensors that repeat themselves, with a stride of 0)
- *   plan         fields fixed by hand: "#flash.plan<tile = [128, 128], stages = 2>"
+ *   plan         fields fixed by hand: "#flash.plan<tile = [128, 128], stages = 2>", or they alone
  *   passes       optional passes switched off: {"skip_blocks": false, "pipeline_loads": false, ...}
  *   records      files of measured plans (flash/Schedule/Record.h), the first match counts, a plan
  *                by hand outdoes them;  gpu: whose records count, as the driver names it; left out:

@@ -9,6 +9,10 @@ namespace flash {
 /// The op as a problem of the planning library; sizes that its types leave open are unknown.
 schedule::Problem problemOf(ProblemOpInterface op, schedule::Target target);
 
+/// A plan as text: `#flash.plan<...>`, or its fields alone. Null where it is none, which the
+/// context's diagnostics explain.
+PlanAttr parsePlan(llvm::StringRef text, mlir::MLIRContext *context);
+
 /// What the fields of a plan fix; nothing where there is no plan.
 schedule::PlanOverrides overridesOf(PlanAttr plan);
 

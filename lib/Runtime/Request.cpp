@@ -3,7 +3,6 @@
 
 #include "flash/Planning.h"
 #include "flash/Schedule/Record.h"
-#include "mlir/AsmParser/AsmParser.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/MLIRContext.h"
@@ -173,7 +172,7 @@ public:
     if (schedule::isTooDeepPlan(text))
       return invalid(
           "expected plan to be #flash.plan<...>, got more text or brackets than any has");
-    plan = parsed(text);
+    plan = parsePlan(text, &context);
     if (plan)
       return {};
     return invalid("expected plan to be #flash.plan<...>, got '" + text + "'" + said);
@@ -184,7 +183,7 @@ public:
   /// The plan with the fields of `decided`, which hold what it asked for.
   std::string completed(const std::string &decided) {
     mlir::NamedAttrList fields(plan.getFields());
-    for (mlir::NamedAttribute field : parsed(decided).getFields())
+    for (mlir::NamedAttribute field : parsePlan(decided, &context).getFields())
       fields.set(field.getName(), field.getValue());
     std::string text;
     llvm::raw_string_ostream(text)
@@ -193,9 +192,6 @@ public:
   }
 
 private:
-  PlanAttr parsed(const std::string &text) {
-    return llvm::dyn_cast_or_null<PlanAttr>(mlir::parseAttribute(text, &context));
-  }
   mlir::MLIRContext context;
   std::string said;
   PlanAttr plan;

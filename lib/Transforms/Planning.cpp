@@ -2,6 +2,7 @@
 #include "flash/Planning.h"
 #include "flash/Schedule/Int.h"
 #include "flash/Schedule/Splits.h"
+#include "mlir/AsmParser/AsmParser.h"
 #include "mlir/IR/Builders.h"
 
 using namespace mlir;
@@ -11,6 +12,13 @@ schedule::Problem flash::problemOf(ProblemOpInterface op, schedule::Target targe
   schedule::Problem problem = op.problem();
   problem.target = target;
   return problem;
+}
+
+PlanAttr flash::parsePlan(StringRef text, MLIRContext *context) {
+  text = text.trim();
+  const std::string whole =
+      text.starts_with("#") ? text.str() : ("#flash.plan<" + text + ">").str();
+  return dyn_cast_or_null<PlanAttr>(parseAttribute(whole, context));
 }
 
 schedule::PlanOverrides flash::overridesOf(PlanAttr plan) {

@@ -550,8 +550,8 @@ def explain(q, k, v, *, element="bf16", causal=False, window=(-1, -1), attention
     """The plan of attention on q, k, v and the reason of each decision.
 
     q, k, v: arrays, or shapes as attention has them (then `element` says of what: "bf16", "f16", "f32"; and target defaults to
-    "sm_90a"). sink: whether there is one. plan: fields fixed by hand, as "#flash.plan<tile = [128, 128], stages = 2>". Returns
-    text for people, or with json a dictionary. Raises as attention does.
+    "sm_90a"). sink: whether there is one. plan: fields fixed by hand, as "tile = [128, 128], stages = 2" or
+    "#flash.plan<...>" around them. Returns text for people, or with json a dictionary. Raises as attention does.
     """
     problem = _problem_of(q, k, v, element, causal, window, attention_chunk, sink_tokens, softcap, sink, num_splits, pack_gqa, plan, passes, target)
     text = _call("flash_explain", problem.encode(), int(json)).decode()

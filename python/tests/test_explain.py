@@ -40,6 +40,11 @@ def test_a_field_by_hand_is_kept():
     assert "128 queries x 64 keys" in by_hand and "set by hand" in by_hand
 
 
+@pytest.mark.parametrize("plan", ["tile = [128, 64]", " #flash.plan<tile = [128, 64]>", "tile = [128, 64], why = {tile = \"set by hand\"}"])
+def test_a_plan_is_read_with_or_without_its_name(plan):
+    assert flash_mlir.explain(*SHAPES, plan=plan) == flash_mlir.explain(*SHAPES, plan="#flash.plan<tile = [128, 64]>")
+
+
 def test_a_plan_that_does_not_fit_says_by_how_much():
     with pytest.raises(ValueError, match="232448"):
         flash_mlir.explain(*SHAPES, plan="#flash.plan<tile = [128, 128], stages = 9>")

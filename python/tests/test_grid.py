@@ -58,9 +58,9 @@ def test_the_wide_one_has_the_rows_share_of_its_time(monkeypatch):
 
 def test_columns():
     assert list(grid.columns("bf16", False, [])) == ["ours"]
-    own = grid.columns("f16", True, ["stages = 2"], wide=True)
+    own = grid.columns("f16", True, ["stages = 2", "#flash.plan<stages = 3>"], wide=True)
     assert own == {"ours": dict(element="f16"), "bf16": dict(element="bf16"), "determ.": dict(element="f16", deterministic=True),
-                   "wide": dict(element="f16", wide=True), "plan 1": dict(element="f16", plan="#flash.plan<stages = 2>")}
+                   "wide": dict(element="f16", wide=True), "plan 1": dict(element="f16", plan="stages = 2"), "plan 2": dict(element="f16", plan="#flash.plan<stages = 3>")}
     for name, over, under, _ in grid.KEEPS:
         assert {over, under} <= own.keys(), name
 

@@ -1,4 +1,7 @@
 // Every tool explains itself with examples.
+// RUN: flash-compile --version | FileCheck %s --check-prefix=VERSION
+// VERSION: flash-compile {{[0-9]+\.[0-9]+\.[0-9]+}} on LLVM 22.
+
 // RUN: flash-opt --help | FileCheck %s --check-prefix=OPT
 // OPT: USAGE: flash-opt
 // OPT: EXAMPLES:
