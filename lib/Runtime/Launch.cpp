@@ -177,12 +177,12 @@ Outcome Program::launch(const Operands &given, FlashScalars scalars, int device,
                (p.rotary > 0 ? std::max(p.heads, p.kvHeads) : p.kvHeads) * p.batch;
     } else if (p.backward && kernels[i].op == "attention_backward_sink") {
       blocks = p.heads;
-    } else if (p.backward && kernels[i].op != "attention_backward") {
+    } else if (p.backward && kernels[i].op != "attention_backward" &&
+               kernels[i].op != "attention_backward_dv") {
       blocks = schedule::backwardQueryTiles(request.plan, p) * p.heads;
     } else if (p.backward && p.packedK) {
       const int64_t rows = operands[Operand::k]->size[0];
-      blocks = schedule::packedStart(rows, p.batch, 1, request.plan.tileN) * p.kvHeads *
-               request.plan.columnParts;
+      blocks = schedule::packedStart(rows, p.batch, 1, request.plan.tileN) * p.kvHeads;
     } else if (!isEmpty(p)) {
       blocks = schedule::gridOf(request.plan, p);
     }

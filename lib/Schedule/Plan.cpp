@@ -412,11 +412,11 @@ std::variant<Plan, Refusal> makePlan(const Problem &problem, const PlanOverrides
   if (!problem.backward && overrides.ordered)
     return Refusal{Refusal::invalid,
                    "ordered is of gradients, attention sums nothing across blocks; leave it out"};
-  const char *ofGradients = overrides.apart         ? "apart"
-                            : overrides.columnParts ? "column_parts"
-                            : overrides.lateV       ? "late_v"
-                            : overrides.lateDp      ? "late_dp"
-                                                    : nullptr;
+  const char *ofGradients = overrides.ownDv       ? "own_dv"
+                            : overrides.alternate ? "alternate"
+                            : overrides.lateV     ? "late_v"
+                            : overrides.lateDp    ? "late_dp"
+                                                  : nullptr;
   if (!problem.backward && ofGradients)
     return Refusal{Refusal::invalid, std::string(ofGradients) +
                                          " is of gradients, which multiply more, and other tiles; "
