@@ -241,8 +241,10 @@ static void chooseTile(Plan &plan, const Problem &problem, const PlanOverrides &
   const bool perRows = !plan.roles && overrides.tileN; // 16 keys a warp
   plan.consumers =
       overrides.consumers.value_or(max(perRows ? plan.tileN / productRows : tile.consumers, 1));
-  const bool byHand = overrides.tileM || overrides.tileN || overrides.consumers;
-  plan.splitBy = overrides.splitBy.value_or(byHand ? SplitBy::rows : tile.splitBy);
+  // What a tile's warps do well is known of that tile alone.
+  const bool other = plan.tileM != tile.tileM || plan.tileN != tile.tileN ||
+                     plan.consumers != max(tile.consumers, 1);
+  plan.splitBy = overrides.splitBy.value_or(other ? SplitBy::rows : tile.splitBy);
   plan.stagedColumns = overrides.stagedColumns.value_or(0);
   plan.overlap = overrides.overlap.value_or(false);
   if (consumers) {
@@ -279,9 +281,12 @@ static void chooseTile(Plan &plan, const Problem &problem, const PlanOverrides &
     plan.lateDp = overrides.lateDp.value_or(late);
   }
   plan.stealing = false;
-  plan.reasons.tile = overrides.tileM || overrides.tileN || overrides.stages
+  plan.reasons.tile = overrides.tileM || overrides.tileN || overrides.stages || overrides.consumers
                           ? overrides.why
                           : std::string(tile.reason);
+  if (other && !overrides.splitBy && tile.splitBy != SplitBy::rows)
+    plan.reasons.tile += "; split by rows, as " + std::string(splitByName(tile.splitBy)) +
+                         " are of the default tile; split_by says otherwise";
 }
 
 static void chooseOrder(Plan &plan, const Problem &problem, const PlanOverrides &overrides) {
@@ -327,6 +332,8 @@ static std::optional<std::string> whyNotBackward(const Plan &plan, const Problem
   if (hasWarps && beside)
     return std::string(beside) +
            " needs products and copies beside other work, warps in step have none; leave it out";
+  if (hasWarps && overrides.consumerRegisters)
+    return "registers are shared out among roles, warps in step have none; leave registers out";
   if (hasWarps && overrides.exactCounts.value_or(false))
     return "exact_counts are of consumers, warps in step have all keys of a tile; leave it out";
   if (hasWarps && plan.ownDv)

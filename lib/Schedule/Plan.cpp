@@ -113,6 +113,8 @@ static void chooseTile(Plan &plan, const Problem &problem, const TileRow &row,
                                      : machine.registersPerSm /
                                            (warpgroupWarps * warpThreads * max(plan.consumers, 1));
   plan.consumerRegisters = overrides.consumerRegisters.value_or(min(registers.consumer, most));
+  if (!machine.roles)
+    plan.producerRegisters = plan.consumerRegisters;
   plan.pvFromRegisters = overrides.pvFromRegisters.value_or(tile.pvFromRegisters);
   plan.overlap = overrides.overlap.value_or(tile.overlap);
   plan.qInRegisters = overrides.qInRegisters.value_or(tile.qInRegisters);
@@ -318,7 +320,7 @@ static void chooseOrder(Plan &plan, const Problem &problem, const PlanOverrides 
   plan.stealing = overrides.stealing.value_or(roles && !gathers && isUneven && plan.persistent);
   plan.reasons.stealing = overrides.stealing ? overrides.why
                           : plan.stealing    ? "tiles differ, so whoever is done takes the next"
-                          : !roles           ? "without roles nobody takes tiles ahead"
+                          : !roles           ? "without roles nobody takes tiles from a counter"
                           : gathers          ? "the threads that gather have none that takes tiles"
                           : isUneven         ? "a block has one tile"
                                              : "a static stride shares tiles evenly";
@@ -385,7 +387,18 @@ static void chooseReadOnce(Plan &plan, const Problem &problem, const PlanOverrid
   plan.reasons.readOnce = "one block reads them, and no other";
 }
 
-std::variant<Plan, Refusal> makePlan(const Problem &problem, const PlanOverrides &overrides) {
+/// What a CPU, which runs a GPU's plans, has no use for, as the end of a reason.
+static std::string unusedOnCpu(const PlanOverrides &overrides) {
+  std::string fields;
+  for (auto [given, name] : {std::pair{overrides.consumerRegisters.has_value(), "registers"},
+                             {overrides.transfer.has_value(), "transfer"},
+                             {overrides.readOnce.has_value(), "read_once"}})
+    if (given)
+      fields += (fields.empty() ? "" : ", ") + std::string(name);
+  return fields.empty() ? "" : "; of GPUs, and without effect on cpu: " + fields;
+}
+
+static std::variant<Plan, Refusal> planOf(const Problem &problem, const PlanOverrides &overrides) {
   if (auto sentence = whyNotProblem(problem))
     return Refusal{Refusal::invalid, *sentence};
   if (problem.element == ElementType::f8)
@@ -409,6 +422,12 @@ std::variant<Plan, Refusal> makePlan(const Problem &problem, const PlanOverrides
     return Refusal{Refusal::invalid, std::string(machine.name) +
                                          " has roles, its warps do not copy and compute in step; "
                                          "set consumers instead of warps"};
+  if (!problem.backward && !machine.roles && problem.target != Target::cpu &&
+      overrides.producerRegisters != overrides.consumerRegisters)
+    return Refusal{Refusal::invalid, "expected registers of one number twice, all warps of " +
+                                         std::string(machine.name) + " have the same; they are " +
+                                         number(overrides.producerRegisters.value_or(0)) + " and " +
+                                         number(overrides.consumerRegisters.value_or(0))};
   if (!problem.backward && overrides.ordered)
     return Refusal{Refusal::invalid,
                    "ordered is of gradients, attention sums nothing across blocks; leave it out"};
@@ -464,6 +483,13 @@ std::variant<Plan, Refusal> makePlan(const Problem &problem, const PlanOverrides
     plan.sharedBytes =
         std::get<BlockLayout>(layOut(ringsOf(plan, problem.element), machine)).sharedBytes;
   return plan;
+}
+
+std::variant<Plan, Refusal> makePlan(const Problem &problem, const PlanOverrides &overrides) {
+  auto made = planOf(problem, overrides);
+  if (auto *plan = std::get_if<Plan>(&made); plan && problem.target == Target::cpu)
+    plan->reasons.tile += unusedOnCpu(overrides);
+  return made;
 }
 
 //===----------------------------------------------------------------------===//
@@ -554,8 +580,9 @@ std::optional<std::string> whyNot(const Plan &plan, const Problem &problem) {
       return "transfer tma copies rows that follow each other, " + *why + "; use gather";
   if (problem.target != Target::cpu && !machine.roles && (plan.stealing || plan.pingPong))
     return std::string(machine.name) + " has no roles, " +
-           (plan.stealing ? "and nobody who takes tiles (stealing) ahead; leave stealing out"
-                          : "whose consumers take turns (ping_pong); leave ping_pong out");
+           (plan.stealing
+                ? "and nobody who takes tiles from a counter (stealing); leave stealing out"
+                : "whose consumers take turns (ping_pong); leave ping_pong out");
   if (plan.stealing && problem.target != Target::cpu && plan.transfer == Transfer::gather)
     return "tiles from a counter (stealing) need one thread that starts copies, transfer gather "
            "has many; use tma";

@@ -402,11 +402,13 @@ static std::optional<std::string> whyNotRegisters(const Tile &tile, HeadTile hea
 static std::optional<std::string> whyNotOnCpu(const Tile &tile, HeadTile head) {
   const int64_t mostConsumers = 16, mostBytes = 1024 * mib;
   if (tile.consumers > mostConsumers)
-    return "expected at most " + number(mostConsumers) + " consumers on cpu, there are " +
+    return "expected at most " + number(mostConsumers) +
+           " consumers (or four times as many warps) " + "on cpu, there are " +
            number(tile.consumers);
   const bool rows = tile.splitBy == SplitBy::rows;
   if ((rows ? tile.tileM : head.dv) % tile.consumers != 0)
-    return "expected " + number(tile.consumers) + " consumers to divide " +
+    return "expected " + number(tile.consumers) +
+           " consumers (or four times as many warps) to divide " +
            (rows ? "tile m (" + number(tile.tileM) : "the output's columns (" + number(head.dv)) +
            ") evenly";
   const double columns = head.d + head.dv, m = tile.tileM, n = tile.tileN, stages = tile.stages;

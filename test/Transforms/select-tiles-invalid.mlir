@@ -50,7 +50,7 @@ func.func @pack(%q: !q) -> !q {
 
 !q = tensor<2x100x8x128xbf16>
 func.func @consumers(%q: !q) -> !q {
-  // expected-error @below {{expected 3 consumers to divide tile m (4) evenly}}
+  // expected-error @below {{expected 3 consumers (or four times as many warps) to divide tile m (4) evenly}}
   %o = flash.attention %q, %q, %q by <causal> {target = #flash.target<"cpu">,
       plan = #flash.plan<tile = [4, 4], consumers = 3>} : !q, !q, !q -> !q
   return %o : !q
@@ -70,7 +70,7 @@ func.func @too_large(%q: !q) -> !q {
 
 !q = tensor<2x100x8x128xbf16>
 func.func @too_many(%q: !q) -> !q {
-  // expected-error @below {{expected at most 16 consumers on cpu, there are 64}}
+  // expected-error @below {{expected at most 16 consumers (or four times as many warps) on cpu, there are 64}}
   %o = flash.attention %q, %q, %q by <causal> {target = #flash.target<"cpu">,
       plan = #flash.plan<tile = [64, 64], consumers = 64>} : !q, !q, !q -> !q
   return %o : !q

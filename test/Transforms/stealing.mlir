@@ -19,7 +19,7 @@ func.func @roles(%q: !q, %k: !q, %v: !q, %o: !q) {
 
 !q = memref<?x?x2x8xbf16>
 // CHECK-LABEL: func.func @without_roles
-// CHECK-SAME: stealing = false, why = {stealing = "without roles nobody takes tiles ahead"}
+// CHECK-SAME: stealing = false, why = {stealing = "without roles nobody takes tiles from a counter"}
 // CHECK-NOT: via
 func.func @without_roles(%q: !q, %k: !q, %v: !q, %o: !q) {
   flash.attention %q, %k, %v outs(%o : !q) by #flash.mask<causal>

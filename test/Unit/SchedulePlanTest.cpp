@@ -156,6 +156,54 @@ TEST(Plan, GradientsRefuseWhatWarpsInStepLackForThatReason) {
       }
 }
 
+TEST(Plan, FieldsThatATargetHasNoUseForAreSaidOrRefused) {
+  for (Target target : {Target::sm80, Target::sm86, Target::sm89}) {
+    Problem p = problem(target);
+    EXPECT_EQ(refused(p, {.producerRegisters = 24, .consumerRegisters = 168}),
+              "expected registers of one number twice, all warps of " +
+                  std::string(targetName(target)) + " have the same; they are 24 and 168");
+    EXPECT_EQ(planned(p, {.producerRegisters = 248, .consumerRegisters = 248}).consumerRegisters,
+              248);
+    const Plan plan = planned(p);
+    EXPECT_EQ(plan.producerRegisters, plan.consumerRegisters);
+    p.backward = true;
+    EXPECT_EQ(refused(p, {.producerRegisters = 168, .consumerRegisters = 168}),
+              "registers are shared out among roles, warps in step have none; leave registers out");
+  }
+  const PlanOverrides unused{.producerRegisters = 24,
+                             .consumerRegisters = 240,
+                             .transfer = Transfer::gather,
+                             .readOnce = true};
+  Problem p = problem(Target::cpu);
+  const std::string none = planned(p).reasons.tile;
+  EXPECT_EQ(planned(p, unused).reasons.tile,
+            none + "; of GPUs, and without effect on cpu: registers, transfer, read_once");
+  EXPECT_EQ(planned(p, {.transfer = Transfer::tma}).reasons.tile,
+            none + "; of GPUs, and without effect on cpu: transfer");
+  p.backward = true;
+  EXPECT_TRUE(planned(p, {.consumerRegisters = 240}).reasons.tile.ends_with("cpu: registers"));
+}
+
+TEST(Plan, GradientsSplitColumnsWhereTheTileIsTheDefaultOneAndElseSaySo) {
+  Problem p = problem(Target::sm80, 128, 128);
+  p.backward = true;
+  const Plan kept = planned(p);
+  ASSERT_EQ(kept.splitBy, SplitBy::columns);
+  for (const PlanOverrides &same :
+       {PlanOverrides{.consumers = 2, .warps = 8}, {.stages = 2}, {.tileM = kept.tileM}}) {
+    const Plan plan = planned(p, same);
+    EXPECT_EQ(plan.splitBy, SplitBy::columns);
+    EXPECT_EQ(plan.reasons.tile.find("split by rows"), std::string::npos);
+  }
+  const Plan other = planned(p, {.tileN = 64, .consumers = 2, .warps = 8});
+  EXPECT_EQ(other.splitBy, SplitBy::rows);
+  EXPECT_EQ(other.reasons.tile, "set by hand; split by rows, as columns are of the default tile; "
+                                "split_by says otherwise");
+  EXPECT_EQ(
+      planned(p, {.tileN = 64, .consumers = 2, .warps = 8, .splitBy = SplitBy::rows}).reasons.tile,
+      "set by hand");
+}
+
 TEST(Plan, GradientsOfConsumersSayWhyTheyCannotHaveAField) {
   Problem p = problem(Target::sm90, 64, 64);
   p.backward = true; // what has no consumers by default is refused for what consumers lack
@@ -369,7 +417,7 @@ TEST(Plan, RefusesWithDemandFactAndWayOut) {
   EXPECT_EQ(refused(a, {.tileM = 640, .consumers = 10, .warps = 40}),
             "plan needs 1280 threads a block, sm_80 has 1024; use fewer warps");
   EXPECT_EQ(refused(a, {.stealing = true}), "sm_80 has no roles, and nobody who takes tiles "
-                                            "(stealing) ahead; leave stealing out");
+                                            "from a counter (stealing); leave stealing out");
   EXPECT_EQ(refused(a, {.pingPong = true}),
             "sm_80 has no roles, whose consumers take turns (ping_pong); leave ping_pong out");
   for (Target target : {Target::sm80, Target::sm86, Target::sm89}) {

@@ -238,7 +238,7 @@ struct SplitRoles : flash::impl::FlashTileSplitRolesBase<SplitRoles> {
       if (why)
         leaveAlone(kernel, "roles", *why);
       if ((why || !wanted) && plan.getFlag("stealing") == true)
-        leaveAlone(kernel, "stealing", "without roles nobody takes tiles ahead");
+        leaveAlone(kernel, "stealing", "without roles nobody takes tiles from a counter");
     });
   }
 };
