@@ -133,6 +133,9 @@ Outcome Program::launch(const Operands &given, FlashScalars scalars, int device,
   if (p.append ? p.batch == 0 : isEmpty(p))
     return {};
   Operands operands = given;
+  if (!request.merge && !isEmpty(p))
+    if (auto why = schedule::whyNotTiles(request.plan, p))
+      return invalid(*why);
   // Kernels look a page up also where no key counts, and do not care what they find.
   FlashTensor noPages;
   if (const FlashTensor *pages = given[Operand::pageTable]; pages && pages->size[1] == 0) {

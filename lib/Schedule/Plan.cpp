@@ -3,6 +3,7 @@
 #include "flash/Schedule/Plan.h"
 #include "flash/Schedule/PackGqa.h"
 #include "flash/Schedule/Splits.h"
+#include <limits>
 
 namespace flash::schedule {
 
@@ -487,8 +488,14 @@ static std::variant<Plan, Refusal> planOf(const Problem &problem, const PlanOver
 
 std::variant<Plan, Refusal> makePlan(const Problem &problem, const PlanOverrides &overrides) {
   auto made = planOf(problem, overrides);
-  if (auto *plan = std::get_if<Plan>(&made); plan && problem.target == Target::cpu)
+  auto *plan = std::get_if<Plan>(&made);
+  if (!plan)
+    return made;
+  if (problem.target == Target::cpu)
     plan->reasons.tile += unusedOnCpu(overrides);
+  else if (sizesKnown(problem) && !(problem.packedQ && problem.totalQ == unknown))
+    if (auto sentence = whyNotTiles(*plan, problem))
+      return Refusal{Refusal::invalid, *sentence};
   return made;
 }
 
@@ -644,6 +651,19 @@ int64_t gridOf(const Plan &plan, const Problem &problem) {
   if (plan.ownSplits) // the device alone knows how many; a share adds a tile at most
     tiles += sharesOfAnSm * smsOf(problem);
   return plan.persistent ? min(tiles, clusters * shape.cluster) : tiles;
+}
+
+std::optional<std::string> whyNotTiles(const Plan &plan, const Problem &problem) {
+  const WorkShape<int64_t> shape = workShapeOf(plan, problem);
+  // 32 bits hold an ordinal, and a block that walks asks for one behind the last. Sizes are of 31
+  // bits each, their product may be past 64.
+  const int64_t most = std::numeric_limits<int32_t>::max() - (plan.persistent ? smsOf(problem) : 0);
+  const double mTiles = double(ceilDiv(shape.mTiles, shape.cluster) * shape.cluster);
+  if (mTiles * double(shape.heads) * double(shape.batch) * double(shape.splits) <= double(most))
+    return std::nullopt;
+  return "expected at most " + number(most) +
+         " tiles in one launch, the problem has more; "
+         "split the batch";
 }
 
 } // namespace flash::schedule

@@ -392,6 +392,7 @@ def moved(name, data=None, stride=None, **sizes):
         (call(hq=3), "q's heads \\(3\\)"),
         (call()[:1] + call(b=1)[1:], "k's size 0 \\(1\\)"),
         (call()[:4] + [tensor(b"lse", LSE, (2, 4, 299))], "lse's size 2 \\(299\\)"),
+        (call(b=1 << 20, sq=1, sk=1, hq=1 << 11), "at most 2147483515 tiles in one launch, the problem has more; split the batch"),
     ],
 )
 def test_refused(fake, program, tensors, words):

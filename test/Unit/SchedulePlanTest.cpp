@@ -156,6 +156,31 @@ TEST(Plan, GradientsRefuseWhatWarpsInStepLackForThatReason) {
       }
 }
 
+TEST(Plan, BlocksCountNoMoreTilesThan32BitsHold) {
+  for (Target target : {Target::sm80, Target::sm90})
+    for (bool backward : {false, true}) {
+      Problem p = problem(target);
+      p.backward = backward;
+      p.batch = 1 << 20, p.lenQ = p.lenK = 1, p.mask = {.causal = true};
+      p.heads = p.kvHeads = 1 << 10;
+      planned(p);
+      const PlanOverrides whole{.splits = 1};
+      for (p.heads = p.kvHeads = 1 << 11; p.heads <= 1 << 30; p.kvHeads = p.heads *= 16)
+        EXPECT_TRUE(refused(p, whole).ends_with(
+            " tiles in one launch, the problem has more; split the batch"))
+            << p.heads;
+      p.target = Target::cpu, p.heads = p.kvHeads = 1 << 11;
+      planned(p, whole);
+    }
+  // Packed sequences of which one is long have few tiles.
+  Problem p = problem(Target::sm90);
+  p.packedQ = p.packedK = true;
+  p.batch = 1 << 14, p.lenQ = p.lenK = 1 << 24;
+  planned(p);
+  p.totalQ = 1 << 24;
+  planned(p);
+}
+
 TEST(Plan, FieldsThatATargetHasNoUseForAreSaidOrRefused) {
   for (Target target : {Target::sm80, Target::sm86, Target::sm89}) {
     Problem p = problem(target);

@@ -215,6 +215,9 @@ int64_t splitsOf(const Plan &plan, const Problem &problem);
 /// Blocks to launch: every tile, or at most one block an SM where persistent; whole clusters.
 int64_t gridOf(const Plan &plan, const Problem &problem);
 
+/// The sentence for more tiles than a GPU's blocks can count. All sizes must be known.
+std::optional<std::string> whyNotTiles(const Plan &plan, const Problem &problem);
+
 /// True when every size that planning can use is known.
 bool sizesKnown(const Problem &problem);
 
