@@ -97,6 +97,8 @@ def Flash_PlanAttr : Flash_Attr<"Plan", "plan", "how the op is done: the planner
     | `stealing` | blocks take tiles from a counter instead of with a static stride |
     | `transfer` | `"tma"`, or `"gather"` where no tensor map can describe K and V |
     | `read_once` | the lines of keys and values are the first that the L2 cache gives up |
+    | `join = [parts, aside]` | parts of the keys that their `flash.combine` reads at once, and how many of those by threads of their own (its `tile` and `aside`) |
+    | `aside` | of a `flash.combine`: parts that are read at once by threads of their own |
     | `ordered` | gradients: a tile of dQ is summed in the order of the tiles of keys |
     | `roles`, `skip_blocks`, `pipeline_loads`, `exact_counts` | passes that may be switched off |
     | `why` | a reason for each decision, by field |

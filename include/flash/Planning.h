@@ -3,6 +3,7 @@
 #define FLASH_PLANNING_H
 
 #include "flash/Flash.h"
+#include "flash/Schedule/Splits.h"
 
 namespace flash {
 
@@ -31,8 +32,10 @@ mlir::LogicalResult isTiled(ProblemOpInterface op);
 PlanAttr filled(PlanAttr plan, llvm::StringRef field, mlir::Attribute value,
                 llvm::StringRef why = {});
 
-/// Rows of a tile of flash.combine and the parts it reads at once; a CPU has `cpuRows`, one by one.
-mlir::ArrayAttr combineTile(TargetAttr target, int64_t headSizeV, int64_t cpuRows);
+/// The plan of a flash.combine, with what `plan` (which may be null) has: rows of a tile and the
+/// parts it reads at once; a CPU has `cpuRows`, one by one.
+PlanAttr combinePlan(PlanAttr plan, TargetAttr target, int64_t headSizeV, int64_t cpuRows,
+                     schedule::Join join);
 
 /// `[first, second]` as plans write pairs.
 mlir::ArrayAttr pairOf(mlir::Builder &builder, int64_t first, int64_t second);

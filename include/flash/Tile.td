@@ -396,10 +396,20 @@ def ReadOp : Tile_Op<"read", "vector"> {
 }
 def LoadOp : Tile_Op<"load", "vector"> {
   let summary = "a view's rows straight into registers; 0 outside the length";
-  let example = "%x = flash_tile.load %lse[%b, %h, %row] : <1xf32> -> <64x1xf32>";
-  let arguments = (ins ViewType:$view, Index:$batch, Index:$head, Index:$row);
+  let meaning = [{
+    With `parts(%left)`, of a partial view: as many rows as the fragment has, but `aside` parts of each, one part's rows behind the
+    other's. `left` parts are there from `head` on, perhaps fewer than are read, or none: those that are not have 0, or as
+    statistics (cols = 1) -inf.
+  }];
+  let example = [{%x = flash_tile.load %lse[%b, %h, %row] : <1xf32> -> <64x1xf32>
+    %o = flash_tile.load %op[%b, %part, %row] parts(%left) aside 4 : <128xf32> -> <4x128xf32>}];
+  let arguments = (ins ViewType:$view, Index:$batch, Index:$head, Index:$row, Optional<Index>:$left,
+                       DefaultValuedAttr<I64Attr, "1">:$aside);
   let results = (outs FragType:$result);
-  let assemblyFormat = "$view `[` $batch `,` $head `,` $row `]` attr-dict `:` type($view) `->` type($result)";
+  let assemblyFormat = [{ $view `[` $batch `,` $head `,` $row `]` (`parts` `(` $left^ `)`)? (`aside` $aside^)? attr-dict
+    `:` type($view) `->` type($result) }];
+  let builders = [OpBuilder<(ins "::mlir::Type":$type, "::mlir::Value":$view, "::mlir::Value":$batch, "::mlir::Value":$head,
+                                 "::mlir::Value":$row)>];
   let hasVerifier = 1;
 }
 def StoreOp : Tile_Op<"store", "vector", [AttrSizedOperandSegments]> {
@@ -525,6 +535,22 @@ def SumOp : Tile_Op<"sum", "vector", [Pure]> {
   let arguments = (ins FragType:$value);
   let results = (outs FragType:$result);
   let assemblyFormat = "$value attr-dict `:` type($value) `->` type($result)";
+  let hasVerifier = 1;
+}
+def SplitRowsOp : Tile_Op<"split_rows", "vector", [Pure]> {
+  let summary = "the rows of fragments as fragments of fewer rows";
+  let meaning = [{
+    Of each value in turn as many results as its rows make, the first rows first. It is the one way from the threads that have
+    some rows to those that have others.
+  }];
+  let example = "%a, %b, %c, %d = flash_tile.split_rows %o, %m : !flash_tile.frag<2x128xf32>, !flash_tile.frag<2x1xf32>\n      -> !flash_tile.frag<1x128xf32>, !flash_tile.frag<1x128xf32>, !flash_tile.frag<1x1xf32>, !flash_tile.frag<1x1xf32>";
+  let arguments = (ins Variadic<FragType>:$values);
+  let results = (outs Variadic<FragType>:$results);
+  let assemblyFormat = "$values attr-dict `:` type($values) `->` type($results)";
+  let extraClassDeclaration = extraUnit # [{
+    /// Results of each value.
+    int64_t parts() { return getNumResults() / std::max<unsigned>(getNumOperands(), 1); }
+  }];
   let hasVerifier = 1;
 }
 def MaskOp : Tile_Op<"mask", "vector", [Pure, AllTypesMatch<["value", "result"]>]> {

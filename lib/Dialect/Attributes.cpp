@@ -187,6 +187,8 @@ constexpr Field planFields[] = {
     {"multicast", FieldKind::flag},
     {"staged_columns", FieldKind::columns},
     {"read_once", FieldKind::flag},
+    {"join", FieldKind::pair},
+    {"aside", FieldKind::integer},
     {"why", FieldKind::reasons},
 };
 

@@ -408,7 +408,18 @@ LogicalResult LoadOp::verify() {
   if (getResult().getType().getElementType() != getView().getType().getElementType())
     return emitOpError("needs view and fragment of one element type, has ")
            << getView().getType() << " and " << getResult().getType();
+  const int64_t aside = getAside(), rows = getResult().getType().getShape()[0];
+  if (aside < 1 || rows % aside)
+    return emitOpError() << "needs parts aside that divide its " << rows << " rows, has " << aside;
+  if (aside > 1 && !getLeft())
+    return emitOpError("needs to know how many parts are left where it reads several aside");
+  if (auto view = getView().getDefiningOp<ViewOp>(); getLeft() && view && !view.getPartial())
+    return emitOpError("reads parts, which a partial view has; its view is of another tensor");
   return success();
+}
+void LoadOp::build(OpBuilder &b, OperationState &state, Type type, Value view, Value batch,
+                   Value head, Value row) {
+  build(b, state, type, view, batch, head, row, /*left=*/Value(), /*aside=*/1);
 }
 LogicalResult StoreOp::verify() {
   if (getValue().getType().getElementType() != getView().getType().getElementType())
@@ -561,6 +572,22 @@ LogicalResult SumOp::verify() {
   if (to[1] != 1 || (to[0] != from[0] && to[0] != 1))
     return emitOpError("gives one value a row, or one of all, its type says ")
            << getResult().getType() << " of " << getValue().getType();
+  return success();
+}
+LogicalResult SplitRowsOp::verify() {
+  const int64_t parts = this->parts();
+  if (parts < 1 || parts * getNumOperands() != getNumResults())
+    return emitOpError() << "needs as many results of each value, has " << getNumResults() << " of "
+                         << getNumOperands();
+  for (auto [i, result] : llvm::enumerate(getResults().getTypes())) {
+    auto from = cast<FragType>(getValues()[i / parts].getType()), to = cast<FragType>(result);
+    if (failed(areF32(*this, from)))
+      return failure();
+    if (to.getElementType() != from.getElementType() || to.getShape()[1] != from.getShape()[1] ||
+        to.getShape()[0] * parts != from.getShape()[0])
+      return emitOpError() << "needs " << parts << " results of equal rows from " << from
+                           << ", has one of " << to;
+  }
   return success();
 }
 LogicalResult MaskOp::verify() {

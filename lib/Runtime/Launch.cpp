@@ -170,7 +170,9 @@ Outcome Program::launch(const Operands &given, FlashScalars scalars, int device,
       continue;
     int64_t blocks = 0;
     if (kernels[i].op == "combine") {
-      blocks = schedule::ceilDiv(p.lenQ, schedule::combineRows(p.headSizeV)) * p.heads * p.batch;
+      const int64_t aside = request.merge ? 1 : request.plan.join.aside;
+      blocks =
+          schedule::ceilDiv(p.lenQ, schedule::combineRows(p.headSizeV, aside)) * p.heads * p.batch;
     } else if (kernels[i].op == "prepare") {
       blocks = isEmpty(p) ? 0 : p.batch;
     } else if (kernels[i].op == "append") { // rows of k_new, and of q where it is turned

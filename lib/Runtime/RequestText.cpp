@@ -59,9 +59,9 @@ std::string flash::keyOf(const Request &request) {
      << " split " << (plan.splits > 1) << (plan.ownSplits ? " own" : "") << " defer "
      << plan.deferMax << " q " << plan.qInRegisters << " early " << plan.earlyWait << " turns "
      << plan.pingPong << " multicast " << plan.multicast << " staged " << plan.stagedColumns
-     << " once " << plan.readOnce << " transfer "
-     << StringRef(schedule::transferName(plan.transfer)) << " persistent " << plan.persistent
-     << " stealing " << plan.stealing;
+     << " once " << plan.readOnce << " join " << plan.join.atOnce << ' ' << plan.join.aside
+     << " transfer " << StringRef(schedule::transferName(plan.transfer)) << " persistent "
+     << plan.persistent << " stealing " << plan.stealing;
   if (p.backward)
     os << " backward deterministic " << p.deterministic;
   if (schedule::hasTables(p))
@@ -295,9 +295,14 @@ std::string flash::opText(const Request &request) {
      << "\n      by " << maskText(request.plan.mask) << "\n      {" << target
      << ", plan = " << request.planText << "}\n      : " << readType << ", " << k << ", " << v
      << "\n";
-  if (split)
+  if (split) {
     os << "  flash.combine %o_partial, %lse_partial" << joins << packedQ << usedQ << own << " "
-       << outs << "\n      {" << target << "} : " << oPartial << ", " << lsePartial << "\n";
+       << outs << "\n      {" << target;
+    if (const schedule::Join &join = request.plan.join; p.target != schedule::Target::cpu)
+      os << ", plan = #flash.plan<tile = [" << schedule::combineRows(p.headSizeV, join.aside)
+         << ", " << join.atOnce << "], aside = " << join.aside << ">";
+    os << "} : " << oPartial << ", " << lsePartial << "\n";
+  }
   if (read != "%q")
     os << "  memref.dealloc %q_turned : " << readType << "\n";
   return functionText(f);

@@ -42,6 +42,7 @@ static const char *forwardsOwn(const PlanOverrides &o, bool hasWarps) {
          : o.multicast.value_or(false)    ? "multicast"
          : o.stealing.value_or(false)     ? "stealing"
          : o.readOnce.value_or(false)     ? "read_once"
+         : o.join                         ? "join"
                                           : nullptr;
 }
 

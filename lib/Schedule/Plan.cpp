@@ -270,6 +270,10 @@ static void chooseOwnSplits(Plan &plan, const Problem &problem, const PlanOverri
 
 static std::optional<Refusal> chooseSplits(Plan &plan, const Problem &problem,
                                            const PlanOverrides &overrides) {
+  plan.join =
+      overrides.join.value_or(streamsKeys(plan, problem.target) ? joinOfFewRows : joinOfRows);
+  if (auto sentence = whyNotJoin(plan.join))
+    return Refusal{Refusal::invalid, *sentence};
   const int64_t asked = overrides.splits.value_or(problem.numSplits);
   if (asked != 0) {
     plan.splits = asked;

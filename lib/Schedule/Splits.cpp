@@ -77,8 +77,19 @@ int64_t streamedSplits(const SplitQuestion &q) {
   return best;
 }
 
-int64_t combineRows(int64_t headSizeV) {
-  return warpThreads / std::gcd(ceilDiv(headSizeV, combineColumns), warpThreads);
+std::optional<std::string> whyNotJoin(const Join &join) {
+  if (join.atOnce > defaultMaxSplits)
+    return "a combine joins at most " + std::to_string(defaultMaxSplits) +
+           " parts at once, the plan says " + std::to_string(join.atOnce) + "; join fewer";
+  if (join.atOnce % join.aside != 0)
+    return "parts that a combine reads aside divide those at once, the plan has " +
+           std::to_string(join.aside) + " of " + std::to_string(join.atOnce) +
+           "; read 1 aside, or a divisor";
+  return std::nullopt;
+}
+
+int64_t combineRows(int64_t headSizeV, int64_t aside) {
+  return warpThreads / std::gcd(ceilDiv(headSizeV, combineColumns) * aside, warpThreads);
 }
 
 int64_t reachableKeyTiles(int64_t lenK, int64_t windowLeft, int64_t windowRight, int64_t tileM,

@@ -200,11 +200,17 @@ FailureOr<int64_t> dealColumns(func::FuncOp kernel, const Machine &machine) {
 // Shared memory
 //===----------------------------------------------------------------------===//
 
-/// Of what threads pass each other to sum, a value each; or to rotate rows: each its columns in
-/// f32, and as much again as the last row may lack.
+/// Of what threads pass each other to sum, a value each; to split rows, all of theirs; or to rotate
+/// rows: each its columns in f32, and as much again as the last row may lack.
 int64_t passedBytes(func::FuncOp kernel, int64_t threads) {
   int64_t bytes = 0;
   kernel.walk([&](SumOp) { bytes = threads * sizeof(float); });
+  kernel.walk([&](SplitRowsOp op) {
+    int64_t cells = 0;
+    for (Value value : op.getValues())
+      cells += registerShape(value.getType())[1] == 1 ? 1 : schedule::combineColumns;
+    bytes = std::max<int64_t>(bytes, threads * cells * sizeof(float));
+  });
   kernel.walk([&](RotateOp op) {
     const int64_t cols = op.getValue().getType().getShape()[1];
     bytes = std::max<int64_t>(bytes, (threads * schedule::combineColumns + cols) * sizeof(float));

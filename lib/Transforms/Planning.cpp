@@ -49,6 +49,8 @@ schedule::PlanOverrides flash::overridesOf(PlanAttr plan) {
   fixed.multicast = plan.getFlag("multicast");
   fixed.stagedColumns = plan.getInt("staged_columns");
   fixed.readOnce = plan.getFlag("read_once");
+  if (plan.getInt("join", 0))
+    fixed.join = schedule::Join{*plan.getInt("join", 0), *plan.getInt("join", 1)};
   fixed.packGqa = plan.getFlag("pack_gqa");
   fixed.splits = plan.getInt("splits");
   if (auto name = plan.getText("transfer"))
@@ -91,11 +93,17 @@ PlanAttr flash::filled(PlanAttr plan, StringRef field, Attribute value, StringRe
   return plan.getFields().contains(field) ? plan : plan.with(field, value, why);
 }
 
-ArrayAttr flash::combineTile(TargetAttr target, int64_t headSizeV, int64_t cpuRows) {
+PlanAttr flash::combinePlan(PlanAttr plan, TargetAttr target, int64_t headSizeV, int64_t cpuRows,
+                            schedule::Join join) {
   Builder builder(target.getContext());
   if (target.target() == schedule::Target::cpu)
-    return pairOf(builder, cpuRows, 1);
-  return pairOf(builder, schedule::combineRows(headSizeV), schedule::combinedAtOnce);
+    return filled(plan, "tile", pairOf(builder, cpuRows, 1));
+  if (plan) // by hand
+    join.aside = plan.getInt("aside").value_or(1);
+  if (join.aside > 1)
+    plan = filled(plan, "aside", builder.getI64IntegerAttr(join.aside));
+  return filled(plan, "tile",
+                pairOf(builder, schedule::combineRows(headSizeV, join.aside), join.atOnce));
 }
 
 ArrayAttr flash::pairOf(Builder &builder, int64_t first, int64_t second) {

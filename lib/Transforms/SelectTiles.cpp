@@ -115,11 +115,11 @@ LogicalResult selectTile(AttentionBackwardOp op) {
 }
 
 LogicalResult selectTile(CombineOp op) {
-  ArrayAttr tile = combineTile(*op.getTarget(), op.getOutputType().getShape().back(), combineRows);
-  PlanAttr plan = filled(op.getPlanAttr(), "tile", tile);
-  if (const int64_t atOnce = *plan.getInt("tile", 1); atOnce > schedule::defaultMaxSplits)
-    return op.emitOpError() << "expected a tile that joins at most " << schedule::defaultMaxSplits
-                            << " parts at once, it has " << atOnce << "; set tile n lower";
+  PlanAttr plan =
+      combinePlan(op.getPlanAttr(), *op.getTarget(), op.getOutputType().getShape().back(),
+                  combineRows, schedule::joinOfRows);
+  if (auto why = schedule::whyNotJoin({*plan.getInt("tile", 1), plan.getInt("aside").value_or(1)}))
+    return op.emitOpError() << *why;
   op.setPlanAttr(plan);
   return success();
 }

@@ -20,7 +20,7 @@ using namespace mlir;
 using namespace flash;
 
 namespace {
-void split(AttentionOp op, int64_t splits) {
+void split(AttentionOp op, int64_t splits, schedule::Join join) {
   ImplicitLocOpBuilder builder(op.getLoc(), op);
   ArrayRef<int64_t> o = op.getOutputType().getShape();
   // Packed sequences have their total instead of batch and length.
@@ -57,13 +57,13 @@ void split(AttentionOp op, int64_t splits) {
   parts->setDiscardableAttrs(op->getDiscardableAttrDictionary());
   ValueRange inputs = outs.empty() ? ValueRange(parts.getResults()) : ValueRange(outs);
   PlanAttr plan =
-      filled({}, "tile", combineTile(*op.getTarget(), o.back(), *op.getPlan()->getInt("tile", 0)));
-  auto join = CombineOp::create(builder, op.getResultTypes(), inputs[0], inputs[1], op.getSink(),
-                                op.getCuSeqlensQ(), op.getMaxSeqlenQ(), op.getSequsedQ(),
-                                /*schedule=*/Value(), op.getOuts(), op.getTargetAttr(), plan);
+      combinePlan({}, *op.getTarget(), o.back(), *op.getPlan()->getInt("tile", 0), join);
+  auto joined = CombineOp::create(builder, op.getResultTypes(), inputs[0], inputs[1], op.getSink(),
+                                  op.getCuSeqlensQ(), op.getMaxSeqlenQ(), op.getSequsedQ(),
+                                  /*schedule=*/Value(), op.getOuts(), op.getTargetAttr(), plan);
   for (Value buffer : outs)
     memref::DeallocOp::create(builder, buffer);
-  op->replaceAllUsesWith(join);
+  op->replaceAllUsesWith(joined);
   op->erase();
 }
 
@@ -82,7 +82,7 @@ struct SplitKV : flash::impl::FlashSplitKVBase<SplitKV> {
       auto splits = IntegerAttr::get(IntegerType::get(op.getContext(), 64), plan->splits);
       op.setPlanAttr(filled(op.getPlanAttr(), "splits", splits, plan->reasons.splits));
       if (!op.isPartial() && plan->splits > 1)
-        split(op, plan->splits);
+        split(op, plan->splits, plan->join);
     }
   }
 };

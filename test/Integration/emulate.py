@@ -42,6 +42,8 @@ CASES += [
     ((64, 64), 3, 700, 4, 2, dict(splits=3)),
     ((72, 72), 3, 300, 2, 1, dict(splits=3)),  # rows of 18 threads, which are divided by in 16 bits
     ((64, 64), 5, 300, 2, 2, dict(splits=10, causal=True, sink=(0.3, -1.0))),  # parts without a key; more than are joined at once
+    ((64, 64), 5, 300, 2, 2, dict(splits=18, causal=True, sink=(0.3, -1.0), plan="#flash.plan<join = [16, 4]>")),  # the same by threads apart
+    ((72, 72), 3, 300, 2, 1, dict(splits=3, plan="#flash.plan<join = [6, 3]>")),
     ((128, 128), (0, 0, 20), (0, 1, 90), 1, 1, dict(splits=3)),  # no row before the first
     ((64, 64), (5, 0, 3), (70, 200, 0), 2, 2, dict(splits=2)),
     ((64, 64), 3, (40, 48), 2, 1, dict(pages=16, pads=(3, 48))),  # no key counts of pages that end with the table

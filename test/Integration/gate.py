@@ -217,7 +217,8 @@ def op_text(d, dv, mask, element, options, target):
         args += f", %po: {parts(o, 'f32')}, %pl: {parts(lse, 'f32')}, %s: {table}"
         outs, extra = f"outs(%po, %pl : {all_parts})", extra + f"schedule(%s : {table}) "
         ends = f" cu_seqlens_q(%cq : {rows}) max_seqlen_q %most" if packed else ""
-        join = f'  flash.combine %po, %pl{ends} schedule(%s : {table}){outer} {{target = #flash.target<"{target}">}} : {all_parts}\n'
+        aside = ", plan = #flash.plan<tile = [1, 16], aside = 4>" if few else ""
+        join = f'  flash.combine %po, %pl{ends} schedule(%s : {table}){outer} {{target = #flash.target<"{target}">{aside}}} : {all_parts}\n'
     return f"""func.func @attention({args}) {{
   flash.attention %q, %k, %v {extra}{outs} by #flash.mask<{MASKS[mask]}>
       {{target = #flash.target<"{target}">{plan}}} : {q}, {k}, {v}

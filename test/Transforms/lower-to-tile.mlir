@@ -78,6 +78,25 @@ func.func @split(%q: tensor<1x5x2x64xbf16>, %k: tensor<1x9x2x64xbf16>, %v: tenso
 
 // -----
 
+// Two parts aside, two of each: four a step. What each has is joined at last.
+// CHECK-LABEL: func.func @aside(
+// CHECK:         scf.for %[[I:.*]] = %{{.*}} to %[[N:.*]] step %[[FOUR:.*]] iter_args
+// CHECK:           %[[NEXT:.*]] = arith.addi %[[I]], %
+// CHECK:           %[[LEFT:.*]] = arith.subi %[[N]], %[[NEXT]]
+// CHECK:           flash_tile.load %{{.*}}[%{{.*}}, %{{.*}}, %{{.*}}] parts(%[[LEFT]]) aside 2 : <1xf32> -> <8x1xf32>
+// CHECK:           flash_tile.load {{.*}} parts(%[[LEFT]]) aside 2 : <64xf32> -> <8x64xf32>
+// CHECK:           %[[TWO:.*]] = arith.constant 2 : index
+// CHECK:           arith.addi %[[I]], %[[TWO]]
+// CHECK:           flash_tile.load {{.*}} aside 2 : <1xf32> -> <8x1xf32>
+// CHECK:         flash_tile.split_rows %{{.*}}#0, %{{.*}}#1, %{{.*}}#2
+// CHECK:         flash_tile.store
+func.func @aside(%op: tensor<3x1x5x2x64xf32>, %lp: tensor<3x1x2x5xf32>) -> tensor<1x5x2x64xbf16> {
+  %o = flash.combine %op, %lp {plan = #flash.plan<tile = [4, 4], aside = 2>} : tensor<3x1x5x2x64xf32>, tensor<3x1x2x5xf32> -> tensor<1x5x2x64xbf16>
+  return %o : tensor<1x5x2x64xbf16>
+}
+
+// -----
+
 func.func @no_plan(%q: memref<?x?x?x64xf32>, %o: memref<?x?x?x64xf32>) {
   // expected-error @below {{expected a plan with a tile; run flash-select-tiles before}}
   flash.attention %q, %q, %q outs(%o : memref<?x?x?x64xf32>) by <dense> : memref<?x?x?x64xf32>, memref<?x?x?x64xf32>, memref<?x?x?x64xf32>

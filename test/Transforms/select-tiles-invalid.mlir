@@ -88,8 +88,16 @@ func.func @no_roles(%q: !q) -> !q {
 
 // -----
 
+func.func @uneven_aside(%p: tensor<3x1x64x4x64xf32>, %l: tensor<3x1x4x64xf32>) -> tensor<1x64x4x64xbf16> {
+  // expected-error @below {{parts that a combine reads aside divide those at once, the plan has 3 of 8; read 1 aside, or a divisor}}
+  %o = flash.combine %p, %l {plan = #flash.plan<tile = [16, 8], aside = 3>} : tensor<3x1x64x4x64xf32>, tensor<3x1x4x64xf32> -> tensor<1x64x4x64xbf16>
+  return %o : tensor<1x64x4x64xbf16>
+}
+
+// -----
+
 func.func @too_many_at_once(%p: tensor<3x1x64x4x64xf32>, %l: tensor<3x1x4x64xf32>) -> tensor<1x64x4x64xbf16> {
-  // expected-error @below {{expected a tile that joins at most 128 parts at once, it has 129; set tile n lower}}
+  // expected-error @below {{a combine joins at most 128 parts at once, the plan says 129; join fewer}}
   %o = flash.combine %p, %l {plan = #flash.plan<tile = [16, 129]>} : tensor<3x1x64x4x64xf32>, tensor<3x1x4x64xf32> -> tensor<1x64x4x64xbf16>
   return %o : tensor<1x64x4x64xbf16>
 }

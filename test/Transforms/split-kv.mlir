@@ -67,11 +67,24 @@ func.func @sizes_unknown(%q: !d, %k: !k) -> !d {
 
 // -----
 
-// A GPU joins eight parts at a time, in rows that fill warps.
+// A GPU reads eight parts at a time, in rows that fill warps; of few rows sixteen, four by threads of their own.
 // CHECK-LABEL: func.func @gpu
 // CHECK: flash.combine {{.*}} {plan = #flash.plan<tile = [4, 8]>, target = #flash.target<"sm_90a">}
 !q = tensor<1x200x1x96xf16>
+!one = tensor<1x1x1x96xf16>
 func.func @gpu(%q: !q) -> !q {
   %o = flash.attention %q, %q, %q by <dense> {target = #flash.target<"sm_90a">, plan = #flash.plan<splits = 2>} : !q, !q, !q -> !q
+  return %o : !q
+}
+// CHECK-LABEL: func.func @few_rows
+// CHECK: flash.combine {{.*}} {plan = #flash.plan<tile = [1, 16], aside = 4>, target = #flash.target<"sm_90a">}
+func.func @few_rows(%q: !one, %k: !q) -> !one {
+  %o = flash.attention %q, %k, %k by <dense> {target = #flash.target<"sm_90a">, plan = #flash.plan<splits = 2>} : !one, !q, !q -> !one
+  return %o : !one
+}
+// CHECK-LABEL: func.func @by_hand
+// CHECK: flash.combine {{.*}} {plan = #flash.plan<tile = [2, 6], aside = 2>, target = #flash.target<"sm_90a">}
+func.func @by_hand(%q: !q) -> !q {
+  %o = flash.attention %q, %q, %q by <dense> {target = #flash.target<"sm_90a">, plan = #flash.plan<splits = 2, join = [6, 2]>} : !q, !q, !q -> !q
   return %o : !q
 }

@@ -228,8 +228,9 @@ std::string flash::test::opText(const Problem &p, const std::string &plan) {
                 logs = "tensor<" + n(p.splits) + "x" + before + n(p.heads) + "x?xf32>";
     os << "  %op, %lp = " << head << parts << ", " << logs
        << "\n  %o, %lse = flash.combine %op, %lp" << ofRows << " {target = "
-       << "#flash.target<\"cpu\">, plan = #flash.plan<tile = [4, 1]>} : " << parts << ", " << logs
-       << " -> " << o << ", " << lse << "\n";
+       << "#flash.target<\"cpu\">, plan = #flash.plan<"
+       << (p.splits % 2 ? "tile = [3, 6], aside = 3" : "tile = [4, 1]") << ">} : " << parts << ", "
+       << logs << " -> " << o << ", " << lse << "\n";
   }
   os << "  return %o, %lse : " << o << ", " << lse << "\n}\n";
   return text;

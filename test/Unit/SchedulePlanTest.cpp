@@ -582,11 +582,26 @@ TEST(Plan, KeysOfOneReaderLeaveTheCacheFirst) {
 }
 
 TEST(Plan, ATileOfTheCombineFillsWarps) {
-  for (int64_t headSizeV = 8; headSizeV <= 256; headSizeV += 8) {
-    const int64_t threads = combineRows(headSizeV) * headSizeV / combineColumns;
-    EXPECT_EQ(threads % warpThreads, 0) << headSizeV;
-    EXPECT_LE(threads, 1024) << headSizeV;
-  }
+  for (const Join &join : {joinOfFewRows, joinOfRows})
+    for (int64_t headSizeV = 8; headSizeV <= 512; headSizeV += headSizeV < 256 ? 8 : 256) {
+      const int64_t threads =
+          join.aside * combineRows(headSizeV, join.aside) * headSizeV / combineColumns;
+      EXPECT_EQ(threads % warpThreads, 0) << headSizeV;
+      EXPECT_LE(threads, 1024) << headSizeV;
+    }
+}
+
+TEST(Plan, AJoinReadsPartsAsideThatDivideThoseAtOnce) {
+  Problem decode = problem(Target::sm90);
+  EXPECT_EQ(planned(decode).join.aside, joinOfRows.aside);
+  decode.lenQ = 1;
+  EXPECT_EQ(planned(decode).join.aside, joinOfFewRows.aside);
+  EXPECT_EQ(planned(decode, {.join = Join{12, 3}}).join.atOnce, 12);
+  EXPECT_EQ(refused(decode, {.join = Join{12, 5}}),
+            "parts that a combine reads aside divide those at once, the plan has 5 of 12; read 1 "
+            "aside, or a divisor");
+  EXPECT_EQ(refused(decode, {.join = Join{129, 1}}),
+            "a combine joins at most 128 parts at once, the plan says 129; join fewer");
 }
 
 TEST(Plan, BlocksThatShareKeysComeInPairs) {

@@ -11,6 +11,7 @@
 
 #include "flash/Schedule/BlockRange.h"
 #include "flash/Schedule/Layout.h"
+#include "flash/Schedule/Splits.h"
 #include "flash/Schedule/Tile.h"
 #include "flash/Schedule/WorkOrder.h"
 
@@ -101,6 +102,7 @@ struct Plan {
   /// Columns of the output that a consumer stages in shared memory at once, for the copy engine to
   /// store beside the next tile; 0: stored from registers.
   int64_t stagedColumns = 0;
+  Join join = joinOfRows;  ///< of split keys, on a GPU
   bool readOnce = false;   ///< the L2 cache gives up the lines of K and V before others
   bool roles = true;       ///< copies and products are programs of their own; else all warps do all
   int64_t sharedBytes = 0; ///< of a block, mbarriers included; 0 on the cpu
@@ -128,6 +130,7 @@ struct PlanOverrides {
   std::optional<bool> roles = {}, exactCounts = {}; ///< passes, which need a machine with roles
   std::optional<int64_t> stagedColumns = {};
   std::optional<bool> readOnce = {};
+  std::optional<Join> join = {};
   std::string why = "set by hand";
 };
 

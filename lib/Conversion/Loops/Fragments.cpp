@@ -177,6 +177,19 @@ void Lowering::lower(SumOp op) {
   memref::StoreOp::create(b, all, to, ValueRange{index(0), index(0)});
 }
 
+void Lowering::lower(SplitRowsOp op) {
+  const int64_t parts = op.parts();
+  for (auto [i, result] : llvm::enumerate(op.getResults())) {
+    Value from = at(op.getValues()[i / parts]), to = bufferFor(result, {});
+    ArrayRef<int64_t> shape = cast<FragType>(result.getType()).getShape();
+    const int64_t first = i % parts * shape[0];
+    elementwise(to, [&](Value row, Value col, int64_t lanes) -> Value {
+      Value source = (toInt(row) + first).get();
+      return vector::LoadOp::create(b, vectorOf(lanes), from, ValueRange{source, col});
+    });
+  }
+}
+
 void Lowering::lower(MaskOp op) {
   Value from = at(op.getValue()), to = bufferFor(op.getResult(), op.getValue());
   if (from != to)

@@ -121,6 +121,7 @@ private:
   void lower(tile::CastOp op);
   mlir::LogicalResult lower(tile::MapOp op);
   void lower(tile::SumOp op);
+  void lower(tile::SplitRowsOp op);
   void lower(tile::MaskOp op);
   void lower(tile::SoftmaxStepOp op);
   void lower(tile::RescaleOp op);

@@ -162,11 +162,6 @@ void Lowering::moveIn(ViewOp view, Value batch, Value head, Value row, Value to,
   });
 }
 
-void Lowering::lower(LoadOp op) {
-  moveIn(op.getView().getDefiningOp<ViewOp>(), at(op.getBatch()), at(op.getHead()), at(op.getRow()),
-         bufferFor(op.getResult(), {}));
-}
-
 /// Waits for the turn of a store, or passes it on (JitSymbols).
 void Lowering::callTurn(StringRef verb, StoreOp op) {
   if (!op.getTurns())
@@ -300,6 +295,26 @@ void Lowering::lower(SliceOp op) {
     offset = offset + toInt(at(op.getRow())) * tile.getStaticStride(0);
   map.map(op.getResult(), tileAt(b, tile.getSource(), offset.get(),
                                  op.getResult().getType().getShape(), tile.getStaticStride(0)));
+}
+
+void Lowering::lower(LoadOp op) {
+  auto view = op.getView().getDefiningOp<ViewOp>();
+  Value buffer = bufferFor(op.getResult(), {}), head = at(op.getHead());
+  if (!op.getLeft())
+    return moveIn(view, at(op.getBatch()), head, at(op.getRow()), buffer);
+  ArrayRef<int64_t> shape = op.getResult().getType().getShape();
+  const int64_t rows = shape[0] / op.getAside();
+  loop(op.getAside(), 1, [&](Value part) {
+    Value mine =
+        tileAt(b, buffer, (toInt(part) * (rows * shape[1])).get(), {rows, shape[1]}, shape[1]);
+    auto isThere = scf::IfOp::create(b, lessThan(toInt(part), toInt(at(op.getLeft()))).get(),
+                                     /*withElseRegion=*/true);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(isThere.thenBlock());
+    moveIn(view, at(op.getBatch()), (toInt(head) + toInt(part)).get(), at(op.getRow()), mine);
+    b.setInsertionPointToStart(isThere.elseBlock());
+    fillBuffer(mine, view.isColumn() ? -std::numeric_limits<float>::infinity() : 0);
+  });
 }
 
 void Lowering::lower(ReadOp op) { copy(at(op.getTile()), bufferFor(op.getResult(), {})); }

@@ -179,7 +179,7 @@ LogicalResult Lowering::lower(Operation &op) {
       .Case<scf::ForOp, scf::IfOp, ForWorkOp, InTurnOp, MapOp, TotalOp>(
           [&](auto op) { return lower(op); })
       .Case<BlockRangeOp, ViewOp, LengthOp, RingOp, FillOp, WriteOp, WaitOp, ReleaseOp, SliceOp,
-            ReadOp, LoadOp, StoreOp, MmaOp, MmaWaitOp, SplatOp, CastOp, SumOp, MaskOp,
+            ReadOp, LoadOp, StoreOp, MmaOp, MmaWaitOp, SplatOp, CastOp, SumOp, SplitRowsOp, MaskOp,
             SoftmaxStepOp, RescaleOp, OverflowedOp, FinalizeOp, RotateOp>([&](auto op) {
         lower(op);
         return success();

@@ -279,6 +279,8 @@ Value Fragments::map(B &b, tile::MapOp op, ValueRange inputs, function_ref<Value
       result = arith::MulFOp::create(b, log2(b, operands[0]), constant(b, type, kLn2));
     } else if (isa<math::FmaOp>(inner)) {
       result = fma(b, operands[0], operands[1], operands[2]);
+    } else if (isa<arith::MaxNumFOp>(inner)) { // arith-expand would compare and select
+      result = LLVM::MaxNumOp::create(b, operands[0], operands[1]);
     } else if (isa<arith::ExtFOp>(inner) && inner.getOperand(0).getType().isBF16()) {
       result = widen(b, operands[0]);
     } else {

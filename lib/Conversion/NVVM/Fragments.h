@@ -58,6 +58,8 @@ public:
 
   /// In a kernel that multiplies nothing, whose shared memory has room for a value of each thread.
   mlir::Value sum(B &b, tile::SumOp op, mlir::Value value);
+  /// Likewise, with room for all values of each thread.
+  llvm::SmallVector<mlir::Value> splitRows(B &b, tile::SplitRowsOp op, mlir::ValueRange values);
   /// Packed pairs, as 16 bytes a lane; f32, as 8; or one f32 a row from the first of its lanes.
   void store(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in);
   /// In a warp beside those that store.

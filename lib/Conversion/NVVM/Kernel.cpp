@@ -406,7 +406,7 @@ std::optional<std::pair<Value, Value>> Kernel::headAndSplit(Value both) {
 }
 
 Value Kernel::address(ImplicitLocOpBuilder &b, tile::ViewOp view, Value batch, Value head,
-                      Value row, Value col) {
+                      Value row, Value col, Value part) {
   const unsigned rowDim = view.rowDim(), headDim = view.isColumn() ? rowDim - 1 : rowDim + 1;
   Value memref = view.getSource(), offset;
   // Tensors may pass 2^31 elements: 64 bits from here on.
@@ -416,14 +416,15 @@ Value Kernel::address(ImplicitLocOpBuilder &b, tile::ViewOp view, Value batch, V
     offset = offset ? Value(arith::AddIOp::create(b, offset, wide)) : wide;
   };
   if (view.getPartial()) { // heads times splits
+    Value split;
     if (auto parts = headAndSplit(head)) {
-      add(parts->second, 0);
-      head = parts->first;
+      std::tie(head, split) = *parts;
     } else {
       IrInt both(b, head), splits(b, toIndex(b, size(memref, 0)));
-      add(remainder(both, splits).get(), 0);
+      split = remainder(both, splits).get();
       head = floorDiv(both, splits).get();
     }
+    add(part ? (IrInt(b, split) + IrInt(b, part)).get() : split, 0);
   }
   if (int64_t group = view.getGroup(); group > 1) { // the heads of a query are neighbouring rows
     IrInt packed(b, row);

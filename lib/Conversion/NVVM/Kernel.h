@@ -85,9 +85,10 @@ public:
     mlir::Value row;
   };
   Place place(mlir::ImplicitLocOpBuilder &b, tile::ViewOp view, mlir::Value batch, mlir::Value row);
-  /// Address of element (batch, head, row, col) of the view; coordinates of type index.
+  /// Address of element (batch, head, row, col) of the view, `part` parts on; coordinates of type
+  /// index.
   mlir::Value address(mlir::ImplicitLocOpBuilder &b, tile::ViewOp view, mlir::Value batch,
-                      mlir::Value head, mlir::Value row, mlir::Value col);
+                      mlir::Value head, mlir::Value row, mlir::Value col, mlir::Value part = {});
   /// A head's logit of a sink.
   mlir::Value logit(mlir::ImplicitLocOpBuilder &b, mlir::Value sink, mlir::Value head);
 

@@ -137,8 +137,9 @@ std::pair<Value, Value> Fragments::dealt(B &b, tile::FragType type) {
 }
 
 /// From the L2 cache, where the kernel before has just written: 0.2 us sooner on decodes of 15 to
-/// 80 than through L1. Not moved across other effects, such as the wait for that kernel.
-static Value loadFromL2(B &b, VectorType type, Value at) {
+/// 80 than through L1. Not moved across other effects, such as the wait for that kernel. Only where
+/// `isThere`, else `none`: no branch keeps loads apart then.
+static Value loadFromL2(B &b, VectorType type, Value at, Value isThere, Value none) {
   const auto n = static_cast<int32_t>(type.getNumElements());
   const bool isWide = n == schedule::combineColumns;
   Type result = type.getElementType();
@@ -146,9 +147,11 @@ static Value loadFromL2(B &b, VectorType type, Value at) {
     result = LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(n, result));
   Value loaded =
       LLVM::InlineAsmOp::create(
-          b, result, at,
-          isWide ? "ld.global.cg.v4.f32 {$0, $1, $2, $3}, [$4];" : "ld.global.cg.f32 $0, [$1];",
-          isWide ? "=f,=f,=f,=f,l,~{memory}" : "=f,l,~{memory}",
+          b, result, ValueRange{at, isThere, none},
+          isWide ? "mov.f32 $0, $6;\n\tmov.f32 $1, $6;\n\tmov.f32 $2, $6;\n\tmov.f32 $3, $6;\n\t"
+                   "@$5 ld.global.cg.v4.f32 {$0, $1, $2, $3}, [$4];"
+                 : "mov.f32 $0, $3;\n\t@$2 ld.global.cg.f32 $0, [$1];",
+          isWide ? "=&f,=&f,=&f,=&f,l,b,f,~{memory}" : "=&f,l,b,f,~{memory}",
           /*has_side_effects=*/true, /*is_align_stack=*/false,
           LLVM::tailcallkind::TailCallKind::None,
           LLVM::AsmDialectAttr::get(b.getContext(), LLVM::AsmDialect::AD_ATT), ArrayAttr())
@@ -167,6 +170,11 @@ Value Fragments::load(B &b, tile::LoadOp op, tile::LoadOp::Adaptor in) {
   tile::FragType type = op.getResult().getType();
   const bool isColumn = type.getShape()[1] == 1;
   auto [row, col] = dealt(b, type);
+  Value part;
+  if (const int64_t rows = type.getShape()[0] / op.getAside(); op.getAside() > 1) {
+    part = floorDiv(IrInt(b, row), rows).get();
+    row = remainder(IrInt(b, row), rows).get();
+  }
   IrInt global = IrInt(b, in.getRow()) + IrInt(b, row),
         length(b, kernel.length(b, view, in.getBatch()));
   VectorType vector = typeOf(type.getShape(), type.getElementType());
@@ -174,25 +182,30 @@ Value Fragments::load(B &b, tile::LoadOp op, tile::LoadOp::Adaptor in) {
   if (const int64_t cols = view.getView().getType().getShape()[0];
       !isColumn && cols < type.getShape()[1])
     isRow = arith::AndIOp::create(b, isRow, lessThan(IrInt(b, col), cols).get());
-  Value zero = LLVM::ZeroOp::create(b, vector);
-  auto loaded = [&](Value row) -> Value {
-    Value at = kernel.address(b, view, in.getBatch(), in.getHead(), row, isColumn ? Value() : col);
-    const int64_t bytes =
-        vector.getNumElements() * vector.getElementTypeBitWidth() / 8; // of a thread
-    if (view.getPartial() && kernel.func->hasAttr("flash.follows"))
-      return loadFromL2(b, vector, at);
-    return LLVM::LoadOp::create(b, vector, at, bytes);
+  auto place = [&] {
+    return kernel.address(b, view, in.getBatch(), in.getHead(), global.get(),
+                          isColumn ? Value() : col, part);
   };
-  // Parts are there for every row of work: one past the end reads the last one, for no branch keeps
-  // loads apart then.
-  if (view.getPartial())
-    return arith::SelectOp::create(b, isRow, loaded(min(global, length - 1).get()), zero);
+  if (view.getPartial()) {
+    float none = 0;
+    if (op.getLeft()) {
+      Value isPart =
+          lessThan(part ? IrInt(b, part) : constant(global, 0), IrInt(b, in.getLeft())).get();
+      isRow = arith::AndIOp::create(b, isRow, isPart);
+      if (isColumn)
+        none = -std::numeric_limits<float>::infinity();
+    }
+    return loadFromL2(b, vector, place(), isRow,
+                      arith::ConstantOp::create(b, b.getF32FloatAttr(none)));
+  }
+  Value zero = LLVM::ZeroOp::create(b, vector);
   auto branch = scf::IfOp::create(b, vector, isRow, /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(branch.elseBlock());
   scf::YieldOp::create(b, zero);
   b.setInsertionPointToStart(branch.thenBlock());
-  scf::YieldOp::create(b, loaded(global.get()));
+  const int64_t bytes = vector.getNumElements() * vector.getElementTypeBitWidth() / 8;
+  scf::YieldOp::create(b, LLVM::LoadOp::create(b, vector, place(), bytes).getResult());
   return branch.getResult(0);
 }
 

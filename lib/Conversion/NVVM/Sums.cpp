@@ -40,6 +40,11 @@ int64_t Fragments::inCell(int64_t value) const {
   return kernel.addsFours() ? value : value * schedule::warpThreads;
 }
 
+static int64_t bytesOf(Value value) {
+  auto type = ::llvm::cast<VectorType>(value.getType());
+  return type.getNumElements() * type.getElementTypeBitWidth() / 8;
+}
+
 Value Fragments::sum(B &b, tile::SumOp op, Value value) {
   constexpr int64_t joined = 8; // threads: a row's are a multiple of it, but of a column
   ArrayRef<int64_t> shape = op.getValue().getType().getShape();
@@ -99,6 +104,36 @@ Value Fragments::sum(B &b, tile::SumOp op, Value value) {
   for (int64_t i = 0; i < eights; ++i)
     addEight(LLVM::LoadOp::create(b, f32, place(first + i)));
   return column();
+}
+
+/// All threads write what they have; each then reads the same columns of all rows that its own row
+/// stands for.
+SmallVector<Value> Fragments::splitRows(B &b, tile::SplitRowsOp op, ValueRange values) {
+  const int64_t parts = op.parts();
+  Value thread = toIndex(b, threadId(b));
+  NVVM::Barrier0Op::create(b); // who still reads what was passed before
+  SmallVector<IrInt> starts;
+  IrInt start = constant(IrInt(b, thread), 0);
+  auto place = [&](IrInt start, Value value, IrInt thread) {
+    return kernel.shared(b, toI32(b, (start + thread * bytesOf(value)).get()));
+  };
+  for (Value value : values) {
+    starts.push_back(start);
+    LLVM::StoreOp::create(b, value, place(start, value, IrInt(b, thread)), bytesOf(value));
+    start = start + kernel.threads * bytesOf(value);
+  }
+  NVVM::Barrier0Op::create(b);
+  SmallVector<Value> results;
+  for (auto [from, value, type] : llvm::zip(starts, values, op.getValues().getTypes())) {
+    auto shape = ::llvm::cast<tile::FragType>(type).getShape();
+    const int64_t rows = shape[0] / parts,
+                  aRow = (shape[1] == 1 ? kernel.columns : shape[1]) / schedule::combineColumns;
+    IrInt first = remainder(IrInt(b, thread), rows * aRow);
+    for (int64_t part = 0; part < parts; ++part)
+      results.push_back(LLVM::LoadOp::create(
+          b, value.getType(), place(from, value, first + part * rows * aRow), bytesOf(value)));
+  }
+  return results;
 }
 
 static Value inlineAsm(B &b, Type result, ValueRange operands, StringRef text,

@@ -16,10 +16,11 @@ std::string TileEmitter::whyNotBuilt(Operation *op) const {
     if (isWide(ring.getType().getElementType()) && ring.getType().getShape()[1] != 1 &&
         !ring.isStaging())
       return "a ring of other than 16-bit elements";
-  } else if (isa<tile::LoadOp, tile::SumOp>(op)) {
+  } else if (isa<tile::LoadOp, tile::SumOp, tile::SplitRowsOp>(op)) {
     if (!kernel.columns)
-      return isa<tile::LoadOp>(op) ? "loading rows into registers beside products"
-                                   : "summing rows beside products";
+      return isa<tile::LoadOp>(op)  ? "loading rows into registers beside products"
+             : isa<tile::SumOp>(op) ? "summing rows beside products"
+                                    : "splitting rows beside products";
     const int64_t joined = 8 * schedule::combineColumns;
     if (auto sum = dyn_cast<tile::SumOp>(op); sum && sum.getValue().getType().getShape()[1] != 1 &&
                                               sum.getValue().getType().getShape()[1] % joined)

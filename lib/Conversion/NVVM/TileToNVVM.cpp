@@ -165,6 +165,9 @@ void addPatterns(RewritePatternSet &patterns, const TypeConverter &types, Machin
   add(+[](Machine &m, B &b, tile::SumOp op, tile::SumOp::Adaptor in) -> Values {
     return {m.fragments.sum(b, op, in.getValue())};
   });
+  add(+[](Machine &m, B &b, tile::SplitRowsOp op, tile::SplitRowsOp::Adaptor in) -> Values {
+    return m.fragments.splitRows(b, op, in.getValues());
+  });
   add(+[](Machine &m, B &b, tile::RescaleOp op, tile::RescaleOp::Adaptor in) -> Values {
     return {op.getRare() ? m.fragments.rescaleRarely(b, in.getO(), in.getAlpha())
                          : m.fragments.rescale(b, in.getO(), in.getAlpha())};

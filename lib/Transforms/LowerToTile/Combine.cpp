@@ -1,9 +1,10 @@
 //===- Combine.cpp - the kernel that joins partial results ----------------===//
 //
 // The parts of a row are joined a few at a time, as blocks of keys are: each has one logit, its
-// lse, and one value, its o. A part that saw no key has lse -inf, hence weight 0; the sink is a
-// part without a value. Where parts are too few for the last step, it reads the last one again,
-// with weight 0.
+// lse, and one value, its o. A part that saw no key has lse -inf, hence weight 0, and so has one
+// that is not there; the sink is a part without a value. With `aside` in the plan so many groups
+// of threads have every aside-th part each, and what they have is joined at last; the order is
+// always the same.
 //
 //===----------------------------------------------------------------------===//
 #include "Kernel.h"
@@ -19,11 +20,10 @@ using namespace flash;
 namespace {
 constexpr float log2e = 1.44269504088896340736f;
 
+/// o = sum of exp(lse - m) * o and l = sum of exp(lse - m) over some parts; of one part m is its
+/// lse, and l, which is 1 then, null.
 struct State {
   Value o, m, l;
-};
-struct Part {
-  Value lse, o;
 };
 
 class CombineBuilder {
@@ -33,6 +33,7 @@ public:
   void build() {
     auto oType = cast<ShapedType>(op.getOPartial().getType());
     M = *op.getPlanAttr().getInt("tile", 0), partsAtOnce = *op.getPlanAttr().getInt("tile", 1);
+    aside = op.getPlanAttr().getInt("aside").value_or(1), partsAtOnce /= aside;
     Dv = oType.getShape().back();
     Value oPartial = k.argument("o_partial", oType);
     Value lsePartial = k.argument("lse_partial", op.getLsePartial().getType(), /*keepLast=*/false);
@@ -71,78 +72,91 @@ private:
       Value isRow = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, row0, rows);
       splits = arith::SelectOp::create(b, isRow, own, k.index(0));
     }
+    const int64_t rows = aside * M; // of the fragments that parts are read into
     Value zero = k.f32(0), minusInf = k.f32(-INFINITY);
-    SmallVector<Value> inits{k.splat(zero, M, Dv), k.splat(minusInf, M, 1), k.splat(zero, M, 1)};
-    auto loop = scf::ForOp::create(b, k.index(0), splits, k.index(partsAtOnce), inits);
+    SmallVector<Value> inits{k.splat(zero, rows, Dv), k.splat(minusInf, rows, 1),
+                             k.splat(zero, rows, 1)};
+    auto loop = scf::ForOp::create(b, k.index(0), splits, k.index(aside * partsAtOnce), inits);
     {
       OpBuilder::InsertionGuard guard(b);
       b.setInsertionPointToEnd(loop.getBody());
-      SmallVector<Part> parts;
+      SmallVector<State> parts;
       for (int64_t i = 0; i < partsAtOnce; ++i)
-        parts.push_back(
-            load(bi, h, arith::AddIOp::create(b, loop.getInductionVar(), k.index(i)), row0));
+        parts.push_back(load(
+            bi, h, arith::AddIOp::create(b, loop.getInductionVar(), k.index(i * aside)), row0));
       ValueRange carried = loop.getRegionIterArgs();
-      State next = join({carried[0], carried[1], carried[2]}, parts);
+      parts.insert(parts.begin(), State{carried[0], carried[1], carried[2]});
+      State next = join(parts, rows);
       scf::YieldOp::create(b, ValueRange{next.o, next.m, next.l});
     }
-    State all{loop.getResult(0), loop.getResult(1), loop.getResult(2)};
+    SmallVector<State> all{{loop.getResult(0), loop.getResult(1), loop.getResult(2)}};
+    if (aside > 1) {
+      SmallVector<Type> types;
+      for (int64_t cols : {Dv, int64_t(1), int64_t(1)})
+        types.append(aside, k.frag(M, cols, b.getF32Type()));
+      auto apart = tile::SplitRowsOp::create(b, types, ValueRange(loop.getResults()));
+      all.clear();
+      for (int64_t i = 0; i < aside; ++i)
+        all.push_back(
+            {apart.getResult(i), apart.getResult(aside + i), apart.getResult(2 * aside + i)});
+    }
     if (sink) {
       Value logit = memref::LoadOp::create(b, sink, h);
-      all = join(all, Part{k.splat(logit, M, 1), k.splat(zero, M, Dv)});
+      all.push_back({k.splat(zero, M, Dv), k.splat(logit, M, 1), Value()});
     }
-    store(all, bi, h, row0);
+    store(join(all, M), bi, h, row0);
   }
 
-  Part load(Value bi, Value h, Value number, Value row0) {
-    Value at = number, none;
-    if (partsAtOnce > 1) {
-      at = arith::MinUIOp::create(b, number, arith::SubIOp::create(b, splits, k.index(1)));
-      Value isPart = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, number, splits);
-      none = arith::SelectOp::create(b, isPart, k.f32(0), k.f32(-INFINITY));
-    }
-    Value part = arith::AddIOp::create(b, arith::MulIOp::create(b, h, most), at);
-    Value lse = tile::LoadOp::create(b, k.frag(M, 1, b.getF32Type()), lpv, bi, part, row0);
-    Value o = tile::LoadOp::create(b, k.frag(M, Dv, b.getF32Type()), opv, bi, part, row0);
-    if (none)
-      lse = k.map(lse, M, 1, [&](ImplicitLocOpBuilder &b, ValueRange x) -> Value {
-        return arith::AddFOp::create(b, x[0], none);
-      });
-    return {lse, o};
+  /// As many parts as the plan has aside, from `number` on.
+  State load(Value bi, Value h, Value number, Value row0) {
+    Value left;
+    if (aside * partsAtOnce > 1)
+      left = arith::SubIOp::create(b, splits, number);
+    Value part = arith::AddIOp::create(b, arith::MulIOp::create(b, h, most), number);
+    auto read = [&](Value view, int64_t cols) -> Value {
+      return tile::LoadOp::create(b, k.frag(aside * M, cols, b.getF32Type()), view, bi, part, row0,
+                                  left, aside);
+    };
+    Value lse = read(lpv, 1);
+    return {read(opv, Dv), lse, Value()};
   }
 
-  /// `state` and more parts.
-  State join(State state, ArrayRef<Part> parts) {
-    Value m = state.m;
-    for (const Part &part : parts)
-      m = k.map({m, part.lse}, M, 1, [](ImplicitLocOpBuilder &b, ValueRange x) -> Value {
-        return arith::MaximumFOp::create(b, x[0], x[1]);
+  /// All of them together, in this order.
+  State join(ArrayRef<State> states, int64_t rows) {
+    if (states.size() == 1)
+      return states.front();
+    Value m = states.front().m;
+    for (const State &state : states.drop_front())
+      m = k.map({m, state.m}, rows, 1, [](ImplicitLocOpBuilder &b, ValueRange x) -> Value {
+        return arith::MaxNumFOp::create(b, x[0], x[1]); // NaN comes in by its weight
       });
-    Value alpha = weight(state.m, m), l = state.l, o = state.o;
     auto scaled = [](ImplicitLocOpBuilder &b, ValueRange x) -> Value {
       return arith::MulFOp::create(b, x[0], x[1]);
     };
     auto sum = [](ImplicitLocOpBuilder &b, ValueRange x) -> Value {
       return arith::AddFOp::create(b, x[0], x[1]);
     };
-    // x0 + x1 * x2; what a part without a key holds does not count, not even NaN.
-    auto mix = [](ImplicitLocOpBuilder &b, ValueRange x) -> Value {
+    // What a part without a key holds does not count, not even NaN.
+    auto weighted = [](ImplicitLocOpBuilder &b, ValueRange x) -> Value {
       auto zero = arith::ConstantOp::create(b, b.getF32FloatAttr(0));
-      Value none = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, x[2], zero);
-      Value part = arith::SelectOp::create(b, none, zero, arith::MulFOp::create(b, x[1], x[2]));
-      return arith::AddFOp::create(b, x[0], part);
+      Value none = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, x[1], zero);
+      return arith::SelectOp::create(b, none, zero, arith::MulFOp::create(b, x[0], x[1]));
     };
-    l = k.map({l, alpha}, M, 1, scaled), o = k.map({o, alpha}, M, Dv, scaled);
-    for (const Part &part : parts) {
-      Value w = weight(part.lse, m);
-      l = k.map({l, w}, M, 1, sum), o = k.map({o, part.o, w}, M, Dv, mix);
+    Value l, o;
+    for (const State &state : states) {
+      Value w = weight(state.m, m, rows);
+      Value ownL = state.l ? k.map({state.l, w}, rows, 1, scaled) : w;
+      Value ownO = k.map({state.o, w}, rows, Dv, state.l ? scaled : weighted);
+      l = l ? k.map({l, ownL}, rows, 1, sum) : ownL;
+      o = o ? k.map({o, ownO}, rows, Dv, sum) : ownO;
     }
     return {o, m, l};
   }
 
   /// exp(lse - m); 0 for lse = -inf, also where m is -inf too, and 1 where both are inf, as a sink
   /// may be.
-  Value weight(Value lse, Value m) {
-    return k.map({lse, m}, M, 1, [](ImplicitLocOpBuilder &b, ValueRange x) -> Value {
+  Value weight(Value lse, Value m, int64_t rows) {
+    return k.map({lse, m}, rows, 1, [](ImplicitLocOpBuilder &b, ValueRange x) -> Value {
       auto constant = [&](float value) {
         return arith::ConstantOp::create(b, b.getF32FloatAttr(value));
       };
@@ -178,7 +192,8 @@ private:
   Kernel &k;
   ImplicitLocOpBuilder &b;
   CombineOp op;
-  int64_t M = 0, Dv = 0, partsAtOnce = 1;
+  int64_t M = 0, Dv = 0;
+  int64_t partsAtOnce = 1, aside = 1; ///< of a thread, and of threads apart
   Value sink, sequences, most, splits, opv, lpv, ov, lv;
 };
 } // namespace

@@ -98,3 +98,37 @@ func.func @staged(%o: memref<?x?x?x12xf32>, %i: index, %x: f32) attributes {flas
   flash_tile.store %f -> %v[%i, %i, %i] via %r[%i] : !flash_tile.ring<2x4x8xf32> : <4x12xf32> -> <12xf32>
   return
 }
+
+// -----
+
+// Two parts of two rows each: one that is not there has 0, or as statistics -inf. Then the rows of each apart.
+// CHECK-LABEL: func.func @parts_aside(
+// CHECK-DAG:     %[[NONE:.*]] = arith.constant dense<0xFF800000> : vector<1xf32>
+// CHECK-DAG:     %[[ZERO:.*]] = arith.constant dense<0.000000e+00> : vector<8xf32>
+// CHECK:         scf.for %[[PART:.*]] = %c0 to %c2 step %c1
+// CHECK:           %[[MINE:.*]] = memref.reinterpret_cast %[[X:.*]] to {{.*}} memref<4x8xf32> to memref<2x8xf32
+// CHECK:           %[[IS:.*]] = arith.cmpi slt, %[[PART]], %{{.*}} : index
+// CHECK:           scf.if %[[IS]]
+// CHECK:             arith.addi %{{.*}}, %[[PART]]
+// CHECK:             vector.store %[[ZERO]], %[[MINE]]
+// CHECK:           } else {
+// CHECK:             vector.store %[[ZERO]], %[[MINE]]
+// CHECK:         scf.for %[[PART:.*]] = %c0 to %c2 step %c1
+// CHECK:           vector.store %[[NONE]]
+// CHECK:         vector.load %[[X]][%{{.*}}, %c0] : memref<4x8xf32>, vector<8xf32>
+// CHECK:         %[[ROW:.*]] = arith.addi %{{.*}}, %c2
+// CHECK-NEXT:    vector.load %[[X]][%[[ROW]], %c0] : memref<4x8xf32>, vector<8xf32>
+func.func @parts_aside(%parts: memref<?x?x?x?x8xf32>, %logs: memref<?x?x?x?xf32>, %o: memref<?x?x?x8xf32>, %left: index, %i: index) attributes {flash.kernel} {
+  %pv = flash_tile.view %parts {partial} : memref<?x?x?x?x8xf32> -> <8xf32>
+  %lv = flash_tile.view %logs {partial} : memref<?x?x?x?xf32> -> <1xf32>
+  %ov = flash_tile.view %o : memref<?x?x?x8xf32> -> <8xf32>
+  %x = flash_tile.load %pv[%i, %i, %i] parts(%left) aside 2 : <8xf32> -> <4x8xf32>
+  %m = flash_tile.load %lv[%i, %i, %i] parts(%left) aside 2 : <1xf32> -> <4x1xf32>
+  %a:4 = flash_tile.split_rows %x, %m : !flash_tile.frag<4x8xf32>, !flash_tile.frag<4x1xf32>
+      -> !flash_tile.frag<2x8xf32>, !flash_tile.frag<2x8xf32>, !flash_tile.frag<2x1xf32>, !flash_tile.frag<2x1xf32>
+  %s = flash_tile.rescale %a#0, %a#2 : <2x8xf32>, <2x1xf32>
+  %t = flash_tile.rescale %a#1, %a#3 : <2x8xf32>, <2x1xf32>
+  flash_tile.store %s -> %ov[%i, %i, %i] : <2x8xf32> -> <8xf32>
+  flash_tile.store %t -> %ov[%i, %i, %i] : <2x8xf32> -> <8xf32>
+  return
+}

@@ -32,9 +32,16 @@
 // CHECK-LABEL: .entry decode_combine(
 // CHECK-NOT:     ld.global
 // CHECK:         griddepcontrol.wait;
-// CHECK:         ld.global.cg.f32
-// CHECK:         ld.global.cg.v4.f32
-// CHECK-NOT:     ld.global.b32
+// Four warps, each with four parts at once: those that are there, no branch between them. One joins what they have.
+// CHECK-COUNT-3: @%p{{[0-9]+}} ld.global.cg.v4.f32
+// CHECK-NOT:     bra
+// CHECK:         @%p{{[0-9]+}} ld.global.cg.f32
+// CHECK:         @%p{{[0-9]+}} ld.global.cg.v4.f32
+// CHECK-NOT:     ld.global
+// CHECK:         bar.sync
+// CHECK:         st.shared.v4
+// CHECK:         bar.sync
+// CHECK:         ld.shared
 func.func @decode(%q: !q, %k: !k, %v: !k) -> (!q, !lse) {
   %o:2 = flash.attention %q, %k, %v by <dense> {target = #flash.target<"sm_90a">} : !q, !k, !k -> !q, !lse
   return %o#0, %o#1 : !q, !lse

@@ -112,6 +112,44 @@ func.func @f(%v: !flash_tile.view<64xf16>, %i: index) {
   return
 }
 // -----
+func.func @f(%v: !flash_tile.view<64xf32>, %i: index) {
+  // expected-error @below {{needs parts aside that divide its 4 rows, has 3}}
+  %f = flash_tile.load %v[%i, %i, %i] parts(%i) aside 3 : <64xf32> -> <4x64xf32>
+  return
+}
+// -----
+func.func @f(%v: !flash_tile.view<64xf32>, %i: index) {
+  // expected-error @below {{needs to know how many parts are left where it reads several aside}}
+  %f = flash_tile.load %v[%i, %i, %i] aside 2 : <64xf32> -> <4x64xf32>
+  return
+}
+// -----
+func.func @f(%m: memref<?x?x?x64xf32>, %i: index) {
+  %v = flash_tile.view %m : memref<?x?x?x64xf32> -> <64xf32>
+  // expected-error @below {{reads parts, which a partial view has; its view is of another tensor}}
+  %f = flash_tile.load %v[%i, %i, %i] parts(%i) : <64xf32> -> <4x64xf32>
+  return
+}
+// -----
+func.func @f(%x: !flash_tile.frag<4x64xf32>, %m: !flash_tile.frag<4x1xf32>) {
+  // expected-error @below {{needs as many results of each value, has 3 of 2}}
+  %a:3 = flash_tile.split_rows %x, %m : !flash_tile.frag<4x64xf32>, !flash_tile.frag<4x1xf32>
+      -> !flash_tile.frag<2x64xf32>, !flash_tile.frag<2x64xf32>, !flash_tile.frag<4x1xf32>
+  return
+}
+// -----
+func.func @f(%x: !flash_tile.frag<4x64xf32>) {
+  // expected-error @below {{needs 2 results of equal rows from '!flash_tile.frag<4x64xf32>', has one of '!flash_tile.frag<1x64xf32>'}}
+  %a:2 = flash_tile.split_rows %x : !flash_tile.frag<4x64xf32> -> !flash_tile.frag<2x64xf32>, !flash_tile.frag<1x64xf32>
+  return
+}
+// -----
+func.func @f(%x: !flash_tile.frag<4x64xbf16>) {
+  // expected-error @below {{needs fragments of f32, has '!flash_tile.frag<4x64xbf16>'}}
+  %a:2 = flash_tile.split_rows %x : !flash_tile.frag<4x64xbf16> -> !flash_tile.frag<2x64xbf16>, !flash_tile.frag<2x64xbf16>
+  return
+}
+// -----
 func.func @f(%v: !flash_tile.view<64xf16>, %i: index, %f: !flash_tile.frag<4x64xf32>) {
   // expected-error @below {{needs fragment and view of one element type}}
   flash_tile.store %f -> %v[%i, %i, %i] : <4x64xf32> -> <64xf16>

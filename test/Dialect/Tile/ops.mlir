@@ -71,7 +71,7 @@ func.func @work(%i: index) {
 }
 
 // CHECK-LABEL: func.func @moving
-func.func @moving(%m: !mem, %lse: memref<3x4x5xf32>, %b: index, %h: index, %row: index, %it: index) {
+func.func @moving(%m: !mem, %lse: memref<3x4x5xf32>, %parts: memref<2x3x4x5xf32>, %b: index, %h: index, %row: index, %it: index) {
   %v = flash_tile.view %m : !mem -> !V
   %lv = flash_tile.view %lse : memref<3x4x5xf32> -> !L
   %r = flash_tile.ring "k" : !R
@@ -99,6 +99,15 @@ func.func @moving(%m: !mem, %lse: memref<3x4x5xf32>, %b: index, %h: index, %row:
   // CHECK: %[[X:.*]] = flash_tile.load %{{.*}}[%[[B]], %[[H]], %[[ROW]]] : <1xf32> -> <4x1xf32>
   // GENERIC: "flash_tile.load"
   %x = flash_tile.load %lv[%b, %h, %row] : !L -> !C
+  // CHECK: %[[PV:.*]] = flash_tile.view %{{.*}} {partial}
+  %pv = flash_tile.view %parts {partial} : memref<2x3x4x5xf32> -> !L
+  // CHECK: %[[P:.*]] = flash_tile.load %[[PV]][%[[B]], %[[H]], %[[ROW]]] parts(%{{.*}}) aside 2 : <1xf32> -> <4x1xf32>
+  // GENERIC: "flash_tile.load"{{.*}} <{aside = 2 : i64}>
+  %p = flash_tile.load %pv[%b, %h, %row] parts(%it) aside 2 : !L -> !C
+  // CHECK: flash_tile.split_rows %[[P]], %[[X]] : !flash_tile.frag<4x1xf32>, !flash_tile.frag<4x1xf32> -> !flash_tile.frag<2x1xf32>
+  // GENERIC: "flash_tile.split_rows"
+  %apart:4 = flash_tile.split_rows %p, %x : !C, !C
+      -> !flash_tile.frag<2x1xf32>, !flash_tile.frag<2x1xf32>, !flash_tile.frag<2x1xf32>, !flash_tile.frag<2x1xf32>
   // CHECK: flash_tile.store %[[X]] -> %{{.*}}[%[[B]], %[[H]], %[[ROW]]] : <4x1xf32> -> <1xf32>
   // GENERIC: "flash_tile.store"
   flash_tile.store %x -> %lv[%b, %h, %row] : !C -> !L
