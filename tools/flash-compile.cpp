@@ -145,24 +145,21 @@ LogicalResult prepare(ModuleOp module, ArrayRef<flash::schedule::Record> records
   return success();
 }
 
-/// The plan of every attention in the module, one after the other.
+/// The plan of every attention and its gradients in the module, one after the other.
 FailureOr<std::string> explanationOf(ModuleOp module) {
   std::string text;
-  WalkResult result = module.walk([&](flash::AttentionOp op) -> WalkResult {
+  WalkResult result = module.walk([&](flash::ProblemOpInterface op) -> WalkResult {
     FailureOr<flash::schedule::Plan> plan = flash::planOf(op);
     if (failed(plan))
       return failure();
-    text += flash::schedule::explain(flash::problemOf(op, op.getTarget()->target()), *plan, json);
+    text +=
+        flash::schedule::explain(flash::problemOf(op, op.getTargetAttr().target()), *plan, json);
     return success();
   });
   if (result.wasInterrupted())
     return failure();
-  bool hasGradients = false;
-  module.walk([&](flash::AttentionBackwardOp) { hasGradients = true; });
   if (text.empty())
-    return module.emitError(hasGradients ? "plans of gradients are not explained; their op's text "
-                                           "behind flash-select-tiles says why"
-                                         : "expected a flash.attention to explain, there is none");
+    return module.emitError("expected an attention or its gradients to explain, there is none");
   return text;
 }
 

@@ -113,9 +113,6 @@ FlashStatus flash_explain(const char *problem, int json, FlashBytes *text) {
   return with(readRequest(problem), text, [&](const Request &r) {
     if (r.merge)
       return refuse(text, invalid("expected an attention to explain, a merge has no plan"));
-    if (r.problem.backward)
-      return refuse(text,
-                    notBuilt("plans of gradients are not explained; their op's text says why"));
     return finish(schedule::explain(r.problem, r.plan, json != 0), text);
   });
 }

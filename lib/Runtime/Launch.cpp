@@ -40,7 +40,6 @@ struct Parts {
 
   void add(Operand operand, llvm::ArrayRef<int64_t> sizes, int64_t elementBytes,
            bool headsFirst = false) {
-    const int64_t align = 16;
     FlashTensor t{nullptr, nullptr, int64_t(sizes.size()), {}, {}};
     int64_t elements = 1;
     for (size_t i = sizes.size(); i--;) {
@@ -52,7 +51,7 @@ struct Parts {
       t.stride[heads] = sizes[rows] * t.stride[rows];
     }
     offsets.push_back(bytes);
-    bytes += schedule::ceilDiv(elements * elementBytes, align) * align;
+    bytes += schedule::workspaceBytes(elements, elementBytes);
     tensors.emplace_back(operand, t);
   }
   /// The tensors in `space`.
@@ -99,6 +98,11 @@ int64_t sectionOf(const Request &request, const schedule::Problem &p) {
 bool runs(const cuda::Kernel &kernel, Program::Goal goal, const Operands &given) {
   const bool prepares = kernel.op == "prepare";
   return goal == Program::Goal::schedule ? prepares : !prepares || !given[Operand::schedule];
+}
+
+/// Whether tiles of keys are the work of a kernel of gradients.
+bool walksKeys(const cuda::Kernel &kernel) {
+  return kernel.op == "attention_backward" || kernel.op == "attention_backward_dv";
 }
 
 /// The schedule alone needs a place, and a plan that has one.
@@ -148,7 +152,7 @@ Outcome Program::launch(const Operands &given, FlashScalars scalars, int device,
   if (goal == Goal::schedule)
     parts = {};
   if (parts.bytes > 0) {
-    const int64_t align = 16;
+    const int64_t align = schedule::workspaceAlign;
     if (!space || space->rank != 1 || space->size[0] * int64_t(sizeof(float)) < parts.bytes ||
         !space->data || reinterpret_cast<uintptr_t>(space->data) % align)
       return invalid("expected a workspace of " + std::to_string(parts.bytes / sizeof(float)) +
@@ -180,12 +184,11 @@ Outcome Program::launch(const Operands &given, FlashScalars scalars, int device,
       blocks = schedule::ceilDiv(p.rotary > 0 ? std::max(fresh, p.lenQ) : fresh,
                                  schedule::combineRows(std::max(p.headSize, p.headSizeV))) *
                (p.rotary > 0 ? std::max(p.heads, p.kvHeads) : p.kvHeads) * p.batch;
-    } else if (p.backward && kernels[i].op == "attention_backward_sink") {
-      blocks = p.heads;
-    } else if (p.backward && kernels[i].op != "attention_backward" &&
-               kernels[i].op != "attention_backward_dv") {
-      blocks = schedule::backwardQueryTiles(request.plan, p) * p.heads;
-    } else if (p.backward && p.packedK) {
+    } else if (p.backward && !(p.packedK && walksKeys(kernels[i]))) {
+      for (const schedule::BackwardKernel &kernel : schedule::backwardKernels(request.plan, p))
+        if (kernel.op == kernels[i].op)
+          blocks = kernel.blocks;
+    } else if (p.backward) {
       const int64_t rows = operands[Operand::k]->size[0];
       blocks = schedule::packedStart(rows, p.batch, 1, request.plan.tileN) * p.kvHeads;
     } else if (!isEmpty(p)) {

@@ -465,4 +465,21 @@ std::vector<Part> backwardParts(const Plan &plan, const Problem &problem) {
   return parts;
 }
 
+std::vector<BackwardKernel> backwardKernels(const Plan &plan, const Problem &problem) {
+  const int64_t wide = max(plan.headTile, plan.headTileV),
+                queries = backwardQueryTiles(plan, problem) * problem.heads,
+                rows = sideRows(plan.tileM, wide);
+  auto side = [&](int64_t rows, int64_t columns) {
+    return problem.target == Target::cpu ? 1 : dealtThreads(rows, columns);
+  };
+  std::vector<BackwardKernel> kernels = {{"attention_backward_prepare", queries, side(rows, wide)}};
+  if (plan.ownDv)
+    kernels.push_back({"attention_backward_dv", gridOf(plan, problem), plan.threads});
+  kernels.push_back({"attention_backward", gridOf(plan, problem), plan.threads});
+  kernels.push_back({"attention_backward_finish", queries, side(rows, plan.headTile)});
+  if (problem.sink)
+    kernels.push_back({"attention_backward_sink", problem.heads, side(plan.tileM, 1)});
+  return kernels;
+}
+
 } // namespace flash::schedule

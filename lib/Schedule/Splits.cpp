@@ -77,6 +77,10 @@ int64_t streamedSplits(const SplitQuestion &q) {
   return best;
 }
 
+int64_t dealtThreads(int64_t rows, int64_t columns) {
+  return ceilDiv(rows * ceilDiv(columns, combineColumns), warpThreads) * warpThreads;
+}
+
 std::optional<std::string> whyNotJoin(const Join &join) {
   if (join.atOnce > defaultMaxSplits)
     return "a combine joins at most " + std::to_string(defaultMaxSplits) +

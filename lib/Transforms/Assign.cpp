@@ -186,9 +186,7 @@ FailureOr<int64_t> dealColumns(func::FuncOp kernel, const Machine &machine) {
   if (cols == 0)
     return int64_t(schedule::warpThreads);
   cols = std::max(cols, schedule::combineColumns);
-  const int64_t aRow = schedule::ceilDiv(cols, schedule::combineColumns);
-  const int64_t threads =
-      schedule::ceilDiv(rows * aRow, schedule::warpThreads) * schedule::warpThreads;
+  const int64_t threads = schedule::dealtThreads(rows, cols);
   if (threads > machine.maxThreads)
     return kernel.emitError() << "kernel needs " << threads << " threads a block, " << machine.name
                               << " has " << machine.maxThreads << "; use a smaller tile";

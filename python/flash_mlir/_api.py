@@ -546,14 +546,16 @@ def _problem_of(q, k, v, element, causal, window, attention_chunk, sink_tokens, 
 
 
 def explain(q, k, v, *, element="bf16", causal=False, window=(-1, -1), attention_chunk=0, sink_tokens=0, softcap=0.0, sink=False,
-            num_splits=0, pack_gqa=None, plan=None, passes=None, target=None, json=False):
-    """The plan of attention on q, k, v and the reason of each decision.
+            num_splits=0, pack_gqa=None, plan=None, passes=None, target=None, backward=False, deterministic=False, json=False):
+    """The plan of attention on q, k, v (with backward: of attention_backward) and the reason of each decision; of gradients also
+    the launches of their kernels and the parts of the workspace, in bytes.
 
     q, k, v: arrays, or shapes as attention has them (then `element` says of what: "bf16", "f16", "f32"; and target defaults to
     "sm_90a"). sink: whether there is one. plan: fields fixed by hand, as "tile = [128, 128], stages = 2" or
     "#flash.plan<...>" around them. Returns text for people, or with json a dictionary. Raises as attention does.
     """
-    problem = _problem_of(q, k, v, element, causal, window, attention_chunk, sink_tokens, softcap, sink, num_splits, pack_gqa, plan, passes, target)
+    problem = _problem_of(q, k, v, element, causal, window, attention_chunk, sink_tokens, softcap, sink, num_splits, pack_gqa, plan, passes, target,
+                          backward, deterministic)
     text = _call("flash_explain", problem.encode(), int(json)).decode()
     return _parse(text) if json else text
 

@@ -1,5 +1,6 @@
 """The plan in words and as data."""
 import ctypes
+import json
 
 import numpy as np
 import pytest
@@ -54,6 +55,20 @@ def test_a_plan_that_does_not_fit_says_by_how_much():
 def test_a_plan_that_is_none(plan, words):
     with pytest.raises(ValueError, match=words):
         flash_mlir.explain(*SHAPES, plan=plan)
+
+
+@pytest.mark.parametrize("target", ("sm_90a", "sm_80"))
+@pytest.mark.parametrize("d, causal, deterministic, sink", [(64, True, False, True), (40, False, False, False), (128, True, True, False), (256, False, False, True)])
+def test_gradients_launch_what_is_explained(target, d, causal, deterministic, sink):
+    call = dict(causal=causal, sink=sink, target=target, backward=True, deterministic=deterministic)
+    shapes = ((2, 300, 8, d), (2, 500, 2, d), (2, 500, 2, d))
+    plan = flash_mlir.explain(*shapes, json=True, **call)
+    kernels = json.loads(flash_mlir.compile(*shapes, **call).text("metadata"))["kernels"]
+    assert [(k["op"], k["threads"]) for k in kernels] == [(k["op"], k["threads"]) for k in plan["kernels"]]
+    assert next(k for k in kernels if k["op"] == "attention_backward")["shared_bytes"] <= plan["shared_bytes"]["used"]
+    assert plan["sum_of_dq"]["ordered"] == deterministic and ("turns" in plan["workspace"]["parts"]) == deterministic
+    text = flash_mlir.explain(*shapes, **call)
+    assert f"workspace   {plan['workspace']['bytes']} bytes" in text and all(f"{k['op']}: {k['blocks']} blocks of {k['threads']} threads" in text for k in plan["kernels"])
 
 
 def test_arrays_and_shapes_are_planned_alike():

@@ -183,10 +183,24 @@ struct Part {
   std::vector<int64_t> sizes;
   bool headsFirst = false; ///< in memory all rows of a head follow one another
 };
+/// Of a workspace, what `elements` take: parts lie one behind the other, each at such a multiple.
+inline constexpr int64_t workspaceAlign = 16;
+inline int64_t workspaceBytes(int64_t elements, int64_t elementBytes) {
+  return ceilDiv(elements * elementBytes, workspaceAlign) * workspaceAlign;
+}
 /// Tiles of queries of all sequences.
 int64_t backwardQueryTiles(const Plan &plan, const Problem &problem);
 /// All sizes must be known, and the rows of packed queries.
 std::vector<Part> backwardParts(const Plan &plan, const Problem &problem);
+
+/// A kernel of gradients, by its op's name; on the cpu, tiles that workers share.
+struct BackwardKernel {
+  std::string_view op;
+  int64_t blocks, threads;
+};
+/// In the order of their launches. All sizes must be known, or blocks are not; packed keys have
+/// another number of blocks.
+std::vector<BackwardKernel> backwardKernels(const Plan &plan, const Problem &problem);
 
 /// Whether tiles of keys are walked from the last to the first, so that dQ is summed in that order.
 bool descends(WorkOrder order);

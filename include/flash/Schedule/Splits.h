@@ -34,6 +34,9 @@ int64_t streamedSplits(const SplitQuestion &question);
 /// Neighbouring f32 columns of a row that a thread of the combine has: 16 bytes.
 inline constexpr int64_t combineColumns = 4;
 
+/// Threads of a block that deals a fragment of these sizes out, for no product: whole warps.
+int64_t dealtThreads(int64_t rows, int64_t columns);
+
 /// How the combine reads parts: so many at once, enough loads to wait for memory once, and of those
 /// `aside` by threads of their own, which share the work of joining them.
 struct Join {
