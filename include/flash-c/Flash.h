@@ -168,6 +168,12 @@ FLASH_API FlashStatus flash_launch(FlashProgram *program, const FlashTensor *ten
                                    const FlashScalars *scalars, int device, void *stream,
                                    FlashBytes *text);
 
+/** Where the counters lie that a GPU program's blocks take tiles from: 32-bit integers in the
+   memory of `device`, all 0 whenever no launch is under way. 0 bytes where no launch there has used
+   any. For tests. */
+FLASH_API FlashStatus flash_counters(FlashProgram *program, int device, void **data, size_t *bytes,
+                                     FlashBytes *text);
+
 /** Fills only the operand "schedule", of 32-bit integers [4, B + 1], for the call that these
     tensors make: how many parts the keys of each sequence are split into, and in which order tiles
     run. A program has one if its plan splits sequences by their own lengths (a kernel whose "op" is

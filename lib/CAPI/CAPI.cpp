@@ -185,6 +185,16 @@ FlashStatus flash_launch(FlashProgram *program, const FlashTensor *tensors, size
   });
 }
 
+FlashStatus flash_counters(FlashProgram *program, int device, void **data, size_t *bytes,
+                           FlashBytes *text) {
+  if (!program || !data || !bytes)
+    return missing("a program and places for the address and the bytes", text);
+  return with(program->program->counters(device), text, [&](const cuda::Loaded::Bytes &found) {
+    *data = found.data, *bytes = found.size;
+    return done(text);
+  });
+}
+
 FlashStatus flash_prepare(FlashProgram *program, const FlashTensor *tensors, size_t count,
                           const FlashScalars *scalars, int device, void *stream, FlashBytes *text) {
   if (!program || !tensors || !scalars)

@@ -65,6 +65,7 @@ struct Driver {
   Result (*primaryRetain)(void **, int);
   Result (*moduleLoad)(void **, const void *, unsigned, int *, void **);
   Result (*moduleFunction)(void **, void *, const char *);
+  Result (*moduleGlobal)(void **, size_t *, void *, const char *);
   Result (*functionAttribute)(void *, int, int);
   Result (*encodeTiled)(TensorMap *, int, uint32_t, void *, const uint64_t *, const uint64_t *,
                         const uint32_t *, const uint32_t *, int, int, int, int);
@@ -105,6 +106,7 @@ Driver::Driver() {
   load(primaryRetain, "cuDevicePrimaryCtxRetain");
   load(moduleLoad, "cuModuleLoadDataEx");
   load(moduleFunction, "cuModuleGetFunction");
+  load(moduleGlobal, "cuModuleGetGlobal_v2");
   load(functionAttribute, "cuFuncSetAttribute");
   load(encodeTiled, "cuTensorMapEncodeTiled");
   load(streamId, "cuStreamGetId");
@@ -325,7 +327,7 @@ Or<Loaded::Function> Loaded::functionOf(size_t number, unsigned long long contex
       failure.sentence += std::string(": ") + log;
     return failure;
   }
-  Module loaded{context, {}};
+  Module loaded{context, module, {}};
   for (const Kernel &kernel : kernels) {
     Function &function = loaded.functions.emplace_back();
     if (Result r = d.moduleFunction(&function.handle, module, kernel.name.c_str()))
@@ -375,6 +377,25 @@ static int32_t counterOf(void *stream) {
   if (found == counters.end())
     found = counters.emplace(key, std::min<size_t>(counters.size(), none)).first;
   return found->second;
+}
+
+Or<Loaded::Bytes> Loaded::counters(int device) {
+  Current current;
+  if (auto failure = current.enter(device))
+    return *failure;
+  Bytes found;
+  auto counts = [](const Kernel &kernel) {
+    return std::any_of(kernel.params.begin(), kernel.params.end(),
+                       [](const Param &p) { return p.kind == Param::counter; });
+  };
+  std::lock_guard<std::mutex> lock(mutex);
+  if (std::any_of(kernels.begin(), kernels.end(), counts))
+    for (const Module &m : modules)
+      if (m.context == current.id)
+        if (Result r =
+                driver().moduleGlobal(&found.data, &found.size, m.handle, schedule::countersName))
+          return driver().failed("finding the counters in their module", r);
+  return found;
 }
 
 Outcome Loaded::launch(size_t number, const Operands &operands, const Launch &launch) {

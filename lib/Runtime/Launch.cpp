@@ -29,6 +29,12 @@ Or<schedule::Problem> Program::sizedOn(const Operands &operands, const FlashScal
   return p;
 }
 
+Or<cuda::Loaded::Bytes> Program::counters(int device) {
+  if (!onGpu())
+    return invalid("expected a program for a GPU, this one is for the cpu, which has no counters");
+  return loaded->counters(device);
+}
+
 namespace {
 
 /// What one kernel writes for the next: q turned, the f32 parts of split keys, and how many parts

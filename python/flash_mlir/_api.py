@@ -341,11 +341,14 @@ def _in_graph(arguments):
     return _autograd.attention(**arguments)
 
 
-def planned(q, k, v, out, *, causal=False, window=(-1, -1), plan=None, target=None):
-    """The call that attention would make of q, k, v and out under `plan`: its run(q, k, v, out, lse) does nothing but launch."""
-    arrays = _check.tensors(q, k, v)
-    problem = _problem_of(q, k, v, arrays[0].element, causal, window, 0, 0, 0.0, None, 0, None, plan, None, target)
-    return _make_call(arrays, (problem, 0, 0), None, 0.0, {}, out)
+def planned(q, k, v, out, *, causal=False, window=(-1, -1), plan=None, target=None, **given):
+    """The call that attention would make of q, k, v, out and the operands `given` under `plan`: its run(q, k, v, out, lse, *given)
+    does nothing but launch."""
+    options, _, _ = _check.options(causal, window, 0, 0, None, 0.0, 0, None)
+    if plan is not None:
+        options["plan"] = plan
+    arrays, problem = _checked(q, k, v, given, options, {}, None, None, None, target)
+    return _make_call(arrays, problem, None, 0.0, given, out)
 
 
 def _make_call(arrays, problem, scale, cap, given, out):

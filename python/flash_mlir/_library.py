@@ -104,6 +104,7 @@ def library():
         "flash_run": [pointer, tensors, size, scalars, ctypes.c_int, into],
         "flash_workspace": [pointer, tensors, size, scalars, ctypes.c_int, ctypes.POINTER(size), into],
         "flash_launch": [pointer, tensors, size, scalars, ctypes.c_int, pointer, into],
+        "flash_counters": [pointer, ctypes.c_int, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_size_t), into],
         "flash_prepare": [pointer, tensors, size, scalars, ctypes.c_int, pointer, into],
     }.items():
         function = getattr(lib, name)
@@ -188,6 +189,13 @@ class Program:
     def has_schedule(self):
         """Whether a kernel of its own schedules sequences: what flash_prepare runs."""
         return any(kernel.get("op") == "prepare" for kernel in json.loads(self.text("metadata"))["kernels"])
+
+    def counters(self, device):
+        """Address and number of the 32-bit integers on a CUDA device that blocks take tiles from: all 0 between launches. Of those
+        launched there."""
+        data, size = ctypes.c_void_p(), ctypes.c_size_t()
+        call("flash_counters", self.handle, device, ctypes.byref(data), ctypes.byref(size))
+        return data.value, size.value // 4
 
     def part(self, what):
         """Bytes of a part: "mlir", "plan", "ptx", "cubin", "report" (what the assembler said), "metadata" or "blob"; empty where there is none."""

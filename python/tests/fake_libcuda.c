@@ -61,6 +61,9 @@ CUresult cuModuleLoadDataEx(void **m, const void *image, unsigned n, int *option
 CUresult cuModuleGetFunction(void **f, void *m, const char *name) {
   return *f = &fake, strncmp(name, "flash_attention", 15) ? 500 : 0;
 }
+CUresult cuModuleGetGlobal_v2(void **p, size_t *bytes, void *m, const char *name) {
+  return *p = &fake, *bytes = 4100, strcmp(name, "flash_counters") ? 500 : 0;
+}
 CUresult cuFuncSetAttribute(void *f, int attribute, int value) {
   return fake.shared_limit = value, attribute == 8 ? 0 : 1;
 }

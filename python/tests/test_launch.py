@@ -212,6 +212,18 @@ def workspace_of(program, tensors):
     return size.value
 
 
+def test_counters_are_where_their_module_is(fake, program, causal_program):
+    fresh = lib.Program.load(causal_program.part("blob"))
+    assert "flash_counters" in fresh.text("ptx") and fresh.counters(0) == (None, 0)  # not loaded yet
+    launch(fresh, call())
+    address, count = fresh.counters(0)
+    assert address and count == 1025
+    launch(program, call())
+    assert program.counters(0) == (None, 0)  # a static stride takes none
+    with pytest.raises(ValueError, match="for the cpu"):
+        compiled(target="cpu").counters(0)
+
+
 def test_split_keys_are_joined_by_a_second_kernel_that_follows(fake):
     program, tensors = compiled(num_splits=3), call()
     parts, logs = 3 * 2 * 300 * 4 * 128, 3 * 2 * 4 * 300

@@ -85,13 +85,21 @@ public:
   /// Checks the operands and queues kernel `number`. Waits for nothing.
   Outcome launch(size_t number, const Operands &operands, const Launch &launch);
 
+  struct Bytes {
+    void *data = nullptr; ///< of the device
+    size_t size = 0;
+  };
+  /// The counters that blocks take tiles from; none where no launch used any in the context.
+  Or<Bytes> counters(int device);
+
 private:
   struct Function {
     void *handle;
     int64_t clusters; ///< that run at once; 0 where blocks stand alone
   };
   struct Module {
-    unsigned long long context;      ///< the driver's never reused number
+    unsigned long long context; ///< the driver's never reused number
+    void *handle;
     std::vector<Function> functions; ///< one a kernel
   };
   Or<Function> functionOf(size_t number, unsigned long long context, int device);

@@ -46,6 +46,9 @@ public:
                    : run(operands, scalars, /*workers=*/1, Goal::schedule);
   }
 
+  /// The counters of what was launched on a device.
+  Or<cuda::Loaded::Bytes> counters(int device);
+
 private:
   explicit Program(Request request);
   Outcome compile();

@@ -32,6 +32,7 @@ inline constexpr int64_t workStages = 2, ordinalBytes = 4;
 /// Counters of a module; launches that run at once use different ones. A launch that gets none
 /// passes this number: its blocks walk with a static stride.
 inline constexpr int64_t workCounters = 1024;
+inline constexpr char countersName[] = "flash_counters"; ///< in the module
 
 inline constexpr WorkOrder allWorkOrders[] = {WorkOrder::single,      WorkOrder::fixed,
                                               WorkOrder::dynamic,     WorkOrder::varlenDynamic,

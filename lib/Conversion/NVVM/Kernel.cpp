@@ -12,7 +12,7 @@ using namespace mlir;
 
 namespace flash::nvvm {
 
-static constexpr StringLiteral kSharedName = "flash_shared", kCountersName = "flash_counters";
+static constexpr StringLiteral kSharedName = "flash_shared", kCountersName = schedule::countersName;
 static constexpr unsigned noArgument = ~0u; // of a parameter that comes from the launcher alone
 static constexpr int64_t counterWords = 8;  // a sector of the L2 cache, where atomics happen
 
@@ -476,7 +476,8 @@ LLVM::LLVMFuncOp Kernel::finish() {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(module.getBody());
     LLVM::LLVMArrayType type = countersType(b.getContext());
-    auto global = LLVM::GlobalOp::create(b, type, /*isConstant=*/false, LLVM::Linkage::Internal,
+    // External, for whoever asks the driver where it is.
+    auto global = LLVM::GlobalOp::create(b, type, /*isConstant=*/false, LLVM::Linkage::External,
                                          kCountersName, Attribute(),
                                          /*alignment=*/counterWords * schedule::ordinalBytes,
                                          static_cast<unsigned>(NVVM::NVVMMemorySpace::Global));

@@ -7,7 +7,7 @@
 !w = !flash_tile.ring<2x1x1xi32>
 
 // One counter a sector, and one more for launches that have none.
-// CHECK: llvm.mlir.global internal @flash_counters() {addr_space = 1 : i32, alignment = 32 : i64} : !llvm.array<1025 x array<8 x i32>>
+// CHECK: llvm.mlir.global external @flash_counters() {addr_space = 1 : i32, alignment = 32 : i64} : !llvm.array<1025 x array<8 x i32>>
 // CHECK-LABEL: llvm.func @f(
 // CHECK-SAME:    %[[COUNTER:[^:]*]]: i32
 // CHECK-SAME:    flash.params = [{kind = "counter"}
