@@ -14,7 +14,6 @@ _BRANCH, _EXIT = 0x947, 0x94D
 _PRODUCTS, _TO_UNIFORM = (0x9F0, 0xDF0), 0x2CA  # HGMMA of shared memory or registers, R2UR
 _PRODUCT_OF_WARP = 0x23C  # HMMA
 _INSTRUCTION = 16  # bytes
-_FEW = 8  # loads a round of a loop of products
 _ALWAYS = 7  # predicate PT, not negated
 
 
@@ -101,13 +100,12 @@ def _kernels(path):
 
 
 def spills(path):
-    """(number of local-memory accesses, loop depth of the deepest of them, whether one is in a loop of products, as deep as they
-    are) of a cubin's kernels. Of the latter a few loads of what the loop never stores do not count: in a thousand instructions
-    they are not measurable.
+    """(number of local-memory accesses, loop depth of the deepest of them, stores and loads of the innermost loop of products that
+    has most, where they are as deep as the products) of a cubin's kernels.
 
     Depth 0 is outside every loop. Polling a barrier is a loop of its own and encloses nothing.
     """
-    total, deepest, among = 0, 0, False
+    total, deepest, among = 0, 0, (0, 0)
     for opcodes, starts, loops in _kernels(path):
         def blocks(*wanted):
             return [bisect.bisect(starts, i) - 1 for i, op in enumerate(opcodes) if op in wanted]
@@ -121,9 +119,9 @@ def spills(path):
             multiply = [loop for loop in loops if not loop.isdisjoint(products)]
             multiply = [loop for loop in multiply if not any(other < loop for other in multiply)]
             stores, loads = blocks(_STORE_LOCAL), blocks(_LOAD_LOCAL)
-            shared = any(not loop.isdisjoint(stores) or sum(block in loop for block in loads) > _FEW for loop in multiply)
-            among |= shared and max(depths(found)) >= max([1, *depths(products)])
-    return total, deepest, among
+            if max(depths(found)) >= max([1, *depths(products)]):
+                among = max([among] + [tuple(sum(block in loop for block in some) for some in (stores, loads)) for loop in multiply])
+    return total, deepest, *among
 
 
 def moved_descriptors(path):
