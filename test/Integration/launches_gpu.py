@@ -50,14 +50,14 @@ class Operands:
 
 def whole(rng, at, queries=MOST, **options):
     """Sequences of one length."""
-    b, (h, group), sq, sk = rng.choice([1, 4, MANY, MANY, MANY]), rng.choice(HEADS), rng.randint(1, queries), rng.randint(1, MOST)
+    b, (h, group), sq, sk = rng.choice([1, 4] + 8 * [MANY]), rng.choice(HEADS), rng.randint(1, queries), rng.randint(1, MOST)
     return (at.cut("q", b, sq, h * group, at.d), at.cut("k", b, sk, h, at.d), at.cut("v", b, sk, h, at.d)), dict(options, out=at.cut("o", b, sq, h * group, at.d))
 
 
 def packed(rng, at, **options):
     """Packed sequences, some of them empty."""
     ends = [0]
-    for _ in range(rng.choice([rng.randint(1, 30), 5 * MANY, 5 * MANY])):
+    for _ in range(rng.choice([rng.randint(1, 30)] + 4 * [5 * MANY])):
         ends.append(ends[-1] + rng.choice([0, rng.randint(0, 20), rng.randint(0, 4 * MOST // 31)]))
     total, h = max(ends[-1], 1), rng.randint(1, 4)
     shape, cu = (total, h, at.d), torch.tensor(ends, **DEVICE)
