@@ -436,11 +436,11 @@ static std::variant<Plan, Refusal> planOf(const Problem &problem, const PlanOver
   if (!problem.backward && overrides.ordered)
     return Refusal{Refusal::invalid,
                    "ordered is of gradients, attention sums nothing across blocks; leave it out"};
-  const char *ofGradients = overrides.ownDv       ? "own_dv"
-                            : overrides.alternate ? "alternate"
-                            : overrides.lateV     ? "late_v"
-                            : overrides.lateDp    ? "late_dp"
-                                                  : nullptr;
+  const char *ofGradients = overrides.apart         ? "apart"
+                            : overrides.columnParts ? "column_parts"
+                            : overrides.lateV       ? "late_v"
+                            : overrides.lateDp      ? "late_dp"
+                                                    : nullptr;
   if (!problem.backward && ofGradients)
     return Refusal{Refusal::invalid, std::string(ofGradients) +
                                          " is of gradients, which multiply more, and other tiles; "
@@ -658,6 +658,8 @@ int64_t gridOf(const Plan &plan, const Problem &problem) {
 }
 
 std::optional<std::string> whyNotTiles(const Plan &plan, const Problem &problem) {
+  if (problem.backward && problem.packedK) // how many rows of keys there are a launch knows
+    return std::nullopt;
   const WorkShape<int64_t> shape = workShapeOf(plan, problem);
   // 32 bits hold an ordinal, and a block that walks asks for one behind the last. Sizes are of 31
   // bits each, their product may be past 64.

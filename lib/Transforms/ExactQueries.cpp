@@ -45,7 +45,9 @@ Reason find(ForWorkOp work, Consumer &consumer) {
   if (!mask.boundsRight() || mask.boundsLeft())
     return "only a diagonal hides all of a consumer's keys from a block of queries";
   auto masks = consumer.diagonal().getBody()->getOps<MaskOp>();
-  if (consumer.runs.size() != 3 || Consumer::nameOf(consumer.diagonal()) != "left" || masks.empty())
+  auto writes = consumer.diagonal().getBody()->getOps<WriteOp>();
+  if (consumer.runs.size() != 3 || Consumer::nameOf(consumer.diagonal()) != "left" ||
+      masks.empty() || !llvm::hasSingleElement(writes))
     return "a consumer visits other blocks than those of one range";
   consumer.mask = *masks.begin();
   ArrayRef<int64_t> shape = consumer.mask.getValue().getType().getShape();
@@ -58,12 +60,11 @@ Reason find(ForWorkOp work, Consumer &consumer) {
 void computeNothing(scf::ForOp run, Value zero) {
   Block *body = run.getBody();
   ImplicitLocOpBuilder b(run.getLoc(), body, body->begin());
-  for (WriteOp write : body->getOps<WriteOp>()) {
-    FragType type = write.getValue().getType();
-    Value none =
-        SplatOp::create(b, FragType::get(b.getContext(), type.getShape(), b.getF32Type()), zero);
-    write.getValueMutable().assign(CastOp::create(b, type, none));
-  }
+  WriteOp write = *body->getOps<WriteOp>().begin();
+  FragType type = write.getValue().getType();
+  Value none =
+      SplatOp::create(b, FragType::get(b.getContext(), type.getShape(), b.getF32Type()), zero);
+  write.getValueMutable().assign(CastOp::create(b, type, none));
   for (auto [yielded, argument] :
        llvm::zip(run.getYieldedValuesMutable().value(), run.getRegionIterArgs()))
     if (isa<FragType>(argument.getType()))
@@ -122,7 +123,7 @@ Reason flash::countQueriesExactly(func::FuncOp kernel) {
   SmallVector<Consumer> consumers;
   Reason why;
   kernel.walk([&](ForWorkOp work) {
-    if (why || !work.walk([](MmaOp) { return WalkResult::interrupt(); }).wasInterrupted())
+    if (why || !work.walk([](WriteOp) { return WalkResult::interrupt(); }).wasInterrupted())
       return;
     why = find(work, consumers.emplace_back());
   });

@@ -19,10 +19,7 @@ using namespace flash::tile;
 using flash::schedule::SplitBy;
 
 bool flash::dividesKeys(ForWorkOp work) {
-  auto ofKeys = [](MaskOp mask) {
-    return mask.getTrans() ? WalkResult::interrupt() : WalkResult::advance();
-  };
-  return work.walk(ofKeys).wasInterrupted();
+  return work.walk([](WriteOp) { return WalkResult::interrupt(); }).wasInterrupted();
 }
 
 Reason flash::findKeys(ForWorkOp work, Division &division) {
