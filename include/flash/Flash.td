@@ -83,8 +83,8 @@ def Flash_PlanAttr : Flash_Attr<"Plan", "plan", "how the op is done: the planner
     | `overlap` | the next QK product runs beside this tile's softmax and PV; of gradients: dQ of a tile is multiplied beside the next tile's softmax |
     | `q_in_regs` | Q is read into registers once a tile |
     | `early_wait` | the next K is awaited before PV is, behind the softmax |
-    | `column_parts` | of gradients: blocks that share a tile of keys, each with its part of the columns of dQ, dK and dV; each computes all scores |
-    | `apart` | of gradients with `column_parts = 2`: the columns of Q and of dO that a block owns and the others have rings of their own, and dV is multiplied beside dP |
+    | `own_dv` | of gradients: dV has a kernel of its own, so that consumers hold all columns of dK, or of dV |
+    | `alternate` | of gradients with `own_dv`: Q and dO, as wide, alternate in two slots: Q of the next block comes where dO was |
     | `late_v` | of gradients: V is fetched behind the first block's queries, and awaited in each block in front of its product |
     | `late_dp` | of gradients: dO is awaited once more in front of what needs dP, which keeps the exponentials before that |
     | `ping_pong` | the consumers take turns at issuing products |

@@ -76,7 +76,7 @@ def FlashLowerToTile : Pass<"flash-lower-to-tile", "::mlir::ModuleOp"> {
     softcap, section; of sequences cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, page_table, kv_batch_idx, leftpad_k,
     max_seqlen_q, appended; of an append k_new, v_new, rotary_cos, rotary_sin, q_turned. The plainest right program; every later pass is optional but `flash-tile-assign`.
 
-    `flash.attention_backward` becomes three kernels, and a fourth where there is a sink: `@f_prepare` (delta, lse in log2, dq_sum
+    `flash.attention_backward` becomes three kernels, one more where dV has its own (`@f_dv`) and one where there is a sink: `@f_prepare` (delta, lse in log2, dq_sum
     and turns cleared), `@f` (tiles of keys; dk, dv, and dq_sum added to), `@f_finish` (dq) and `@f_sink` (dsink). Their
     arguments are besides do, dq, dk, dv, dsink, and what they write for each other in whole tiles of queries: dq_sum
     (f32, as q), lse_log2 and delta (f32, as lse), and with `ordered` turns (i32, for each tile of queries and consumer,

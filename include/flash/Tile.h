@@ -23,7 +23,7 @@ inline constexpr llvm::StringLiteral sourceName = "flash.op";
 /// Whether it is the one of an op's kernels that sums gradients up.
 inline bool sumsGradients(mlir::Operation *kernel) {
   auto op = kernel->getAttrOfType<mlir::StringAttr>(sourceName);
-  return op && op.getValue() == "attention_backward";
+  return op && (op.getValue() == "attention_backward" || op.getValue() == "attention_backward_dv");
 }
 
 } // namespace flash

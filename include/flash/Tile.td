@@ -191,8 +191,8 @@ def RingOp : Tile_Op<"ring", "any"> {
     slot is free when it is released in all. `writers` and `releases` are one block's. A ring that stores go through
     (`store`) has no barriers.
 
-    A ring `with` another has that one's barriers: each ordinal of it is filled before the other's, waited for behind
-    it, for nothing, and free when the other's is released.
+    A ring `with` another has that one's barriers: each of its ordinals is filled, and waited for, right behind the
+    other's, for nothing, and free when that is released.
   }];
   let example = [{%k = flash_tile.ring "k" {releases = 2 : i64} : <2x128x64xbf16>
     %lse = flash_tile.ring "lse" with %q : !flash_tile.ring<2x64x64xbf16> : <2x1x64xf32>}];

@@ -107,6 +107,11 @@ bool runs(const cuda::Kernel &kernel, Program::Goal goal, const Operands &given)
   return goal == Program::Goal::schedule ? prepares : !prepares || !given[Operand::schedule];
 }
 
+/// Whether tiles of keys are the work of a kernel of gradients.
+bool walksKeys(const cuda::Kernel &kernel) {
+  return kernel.op == "attention_backward" || kernel.op == "attention_backward_dv";
+}
+
 /// The schedule alone needs a place, and a plan that has one.
 Outcome whyNoSchedule(const Request &request, const Operands &given) {
   if (!request.plan.ownSplits)
@@ -186,14 +191,13 @@ Outcome Program::launch(const Operands &given, FlashScalars scalars, int device,
       blocks = schedule::ceilDiv(p.rotary > 0 ? std::max(fresh, p.lenQ) : fresh,
                                  schedule::combineRows(std::max(p.headSize, p.headSizeV))) *
                (p.rotary > 0 ? std::max(p.heads, p.kvHeads) : p.kvHeads) * p.batch;
-    } else if (p.backward && !(p.packedK && kernels[i].op == "attention_backward")) {
+    } else if (p.backward && !(p.packedK && walksKeys(kernels[i]))) {
       for (const schedule::BackwardKernel &kernel : schedule::backwardKernels(request.plan, p))
         if (kernel.op == kernels[i].op)
           blocks = kernel.blocks;
     } else if (p.backward) {
       const int64_t rows = operands[Operand::k]->size[0];
-      blocks = schedule::packedStart(rows, p.batch, 1, request.plan.tileN) * p.kvHeads *
-               request.plan.columnParts;
+      blocks = schedule::packedStart(rows, p.batch, 1, request.plan.tileN) * p.kvHeads;
     } else if (!isEmpty(p)) {
       blocks = schedule::gridOf(request.plan, p);
     }

@@ -209,8 +209,6 @@ std::string decidedText(const schedule::Plan &plan, const schedule::Problem &pro
       os << ", warps = " << plan.consumers * schedule::warpgroupWarps;
     if (plan.splitBy != schedule::SplitBy::rows)
       os << ", split_by = \"" << StringRef(schedule::splitByName(plan.splitBy)) << '"';
-    if (plan.columnParts > 1)
-      os << ", column_parts = " << plan.columnParts;
     os << ", order = \"" << StringRef(schedule::orderName(plan.order))
        << "\", ordered = " << (plan.ordered ? "true" : "false") << '>';
     return text;

@@ -84,8 +84,9 @@ static int64_t warpsOf(const Plan &plan) { return plan.consumers * warpgroupWarp
 
 bool sharesKeys(int64_t warps, int64_t tileN, SplitBy by) { return warps * leastRows(by) > tileN; }
 
-/// What the main kernel keeps in shared memory, by the names of its rings.
-static std::vector<RingNeed> backwardRings(const Plan &plan, ElementType element) {
+/// What the main kernel, or that of dV alone, keeps in shared memory, by the names of its rings.
+static std::vector<RingNeed> backwardRings(const Plan &plan, ElementType element,
+                                           bool ofDv = false) {
   const bool barriers = plan.roles;
   auto ring = [&](const char *name, int64_t rows, int64_t columns, int64_t stages) {
     return RingNeed{.name = name,
@@ -93,25 +94,24 @@ static std::vector<RingNeed> backwardRings(const Plan &plan, ElementType element
                     .stages = stages,
                     .barriers = barriers};
   };
+  const int64_t stages = ofDv ? stagesOfDv : plan.alternate ? alternatingSlots : plan.stages;
   auto row = [&](const char *name) {
     return RingNeed{.name = name,
                     .bytes = rowBytes(plan.tileM),
                     .align = rowBytes(1),
-                    .stages = plan.stages,
+                    .stages = stages,
                     .barriers = false}; // Q's and dO's
   };
-  const int64_t parts = plan.apart ? plan.columnParts : 1; // of Q and dO
   std::vector<RingNeed> rings = {ring("k", plan.tileN, plan.headTile, 1),
-                                 ring("v", plan.tileN, plan.headTileV, 1),
-                                 ring("q", plan.tileM, plan.headTile / parts, plan.stages),
-                                 ring("do", plan.tileM, plan.headTileV / parts, plan.stages),
-                                 row("lse"),
-                                 row("delta"),
-                                 ring("ds", plan.tileN, plan.tileM, plan.overlap ? 2 : 1)};
-  if (plan.apart) {
-    rings.push_back(ring("q_rest", plan.tileM, plan.headTile / parts, plan.stages));
-    rings.push_back(ring("do_rest", plan.tileM, plan.headTileV / parts, plan.stages));
-  }
+                                 ring("q", plan.tileM, plan.headTile, stages), row("lse")};
+  if (ofDv || !plan.alternate)
+    rings.push_back(ring("do", plan.tileM, plan.headTileV, stages));
+  if (ofDv)
+    return rings;
+  if (!plan.alternate)
+    rings.push_back(row("delta"));
+  rings.push_back(ring("v", plan.tileN, plan.headTileV, 1));
+  rings.push_back(ring("ds", plan.tileN, plan.tileM, plan.overlap ? 2 : 1));
   if (!plan.roles && sharesKeys(warpsOf(plan), plan.tileN, plan.splitBy))
     rings.push_back(ring("p", plan.tileN, plan.tileM, 1));
   if (plan.stagedColumns)
@@ -140,7 +140,7 @@ static std::optional<std::string> whyNotOnSm80(const Plan &plan, const Problem &
            std::to_string(plan.tileM) + " and " + std::to_string(plan.tileN);
   const int64_t warps = warpsOf(plan), narrow = min(plan.headTile, plan.headTileV);
   if (!isOneOf(warps, {4, 8}) || !dividesAmong(plan, plan.tileN, min(plan.tileM, narrow)) ||
-      !dividesAmong(plan, plan.tileM, plan.headTile / partsOfDq(plan.headTile, warps)))
+      !dividesAmong(plan, plan.tileM, piecesOfDq(plan.headTile, warps, /*ownDv=*/false).front()))
     return "expected 4 or 8 warps that divide tiles by 16 rows and columns, there are " +
            std::to_string(warps) + " for " + std::to_string(plan.tileM) + " queries and " +
            std::to_string(plan.tileN) + " keys; set warps or the tile";
@@ -161,9 +161,6 @@ static constexpr RoleRegisters roleRegisters{2, 24, 240};
 /// Columns of a product.
 static constexpr int64_t productCols = 8;
 
-/// Columns of a tile of 16-bit elements that are stored at once.
-static constexpr int64_t storedCols = 32;
-
 /// Of the columns of dQ, dK and dV that consumers hold at most.
 static constexpr int64_t widestOfRoles = 128;
 
@@ -173,54 +170,43 @@ static int64_t summedColumns(const Plan &plan) {
                                                      : plan.headTile;
 }
 
-/// Whether two blocks have one piece each of the columns of Q and dO, on a GPU of whole panels.
-static bool dividesColumns(const Plan &plan, Target target) {
-  const int64_t parts = 2;
-  auto divides = [&](int64_t columns) {
-    return columnPieces(columns, parts).size() == 1 &&
-           (target == Target::cpu || columns % (panelColumns * parts) == 0);
-  };
-  return plan.columnParts == parts && divides(plan.headTile) && divides(plan.headTileV);
-}
-
 static std::optional<std::string> whyNotOnSm90(const Plan &plan, const Problem &problem) {
   const int64_t keys = productRows * plan.consumers, queries = productRows * plan.consumers;
   if (plan.tileN != keys)
     return "expected " + std::to_string(productRows) + " keys for each of " +
            std::to_string(plan.consumers) + " consumers, the tile has " +
            std::to_string(plan.tileN);
-  // By columns whole panels, or of a part what a product may be wide.
-  const int64_t columns = plan.columnParts == 1 ? keys : productCols * plan.consumers;
+  // By columns whole panels, or of a piece what a product may be wide.
+  const std::vector<int64_t> pieces = piecesOfDq(plan.headTile, 0, plan.ownDv);
+  const int64_t columns = plan.ownDv ? productCols * plan.consumers : keys;
+  auto divides = [&](int64_t piece) { return piece % columns == 0; };
   if (plan.tileM != queries &&
-      (plan.tileM != productRows || plan.headTile % (columns * plan.columnParts)))
+      (plan.tileM != productRows || !std::all_of(pieces.begin(), pieces.end(), divides)))
     return "expected consumers to divide dQ in parts of " + std::to_string(productRows) +
            " queries or columns, " + std::to_string(plan.consumers) + " have " +
            std::to_string(plan.tileM) + " by " + std::to_string(plan.headTile);
-  if (plan.columnParts > 1 && plan.stagedColumns)
-    return "expected staged_columns of 0 where blocks have parts of the columns, it is " +
+  if (plan.ownDv && plan.stagedColumns)
+    return "expected staged_columns of 0 where dV has a kernel of its own, it is " +
            std::to_string(plan.stagedColumns);
   if (plan.stagedColumns != 0 && plan.stagedColumns != summedColumns(plan))
     return "expected staged_columns of 0 or the " + std::to_string(summedColumns(plan)) +
            " columns of dQ that a consumer sums, it is " + std::to_string(plan.stagedColumns);
-  for (int64_t head : {plan.headTile, plan.headTileV})
-    for (ColumnPiece piece : columnPieces(head, plan.columnParts))
-      if (piece.columns % storedCols || piece.columns == 0)
-        return "expected parts of a multiple of " + std::to_string(storedCols) + " columns, " +
-               std::to_string(plan.columnParts) + " column_parts have " + std::to_string(head);
   if (plan.ordered && plan.consumers >= warpgroupWarps)
     return "expected a warp of the producer's for each consumer's turns, there are " +
            std::to_string(plan.consumers) + " consumers; leave ordered out";
   // A thread has half of a row of products: dK, dV, P, dP, and capped scores.
-  const int64_t held = ((plan.headTile + plan.headTileV) / plan.columnParts +
-                        (problem.softcap ? 3 : 2) * plan.tileM) /
-                       2;
+  const int64_t sums =
+      plan.ownDv ? max(plan.headTile, plan.headTileV) : plan.headTile + plan.headTileV;
+  const int64_t held = (sums + (problem.softcap ? 3 : 2) * plan.tileM) / 2;
   if (held > plan.consumerRegisters)
     return "a consumer holds fragments of " + std::to_string(held) +
            " registers a thread, it has " + std::to_string(plan.consumerRegisters) +
            "; use a smaller tile or more registers";
-  auto layout = layOut(backwardRings(plan, problem.element), machineOf(problem.target));
-  if (auto *sentence = std::get_if<std::string>(&layout))
-    return *sentence;
+  for (bool ofDv : {false, plan.ownDv}) {
+    auto layout = layOut(backwardRings(plan, problem.element, ofDv), machineOf(problem.target));
+    if (auto *sentence = std::get_if<std::string>(&layout))
+      return *sentence;
+  }
   return std::nullopt;
 }
 
@@ -228,12 +214,12 @@ static void chooseTile(Plan &plan, const Problem &problem, const PlanOverrides &
   const int64_t wide = max(plan.headTile, plan.headTileV);
   const bool halves = problem.target != Target::cpu && plan.roles && // what fits the registers
                       wide > widestOfRoles;
-  plan.columnParts = overrides.columnParts.value_or(halves ? 2 : 1);
-  plan.reasons.columnParts =
-      overrides.columnParts ? overrides.why
-      : halves ? "consumers hold dK and dV up to " + std::to_string(widestOfRoles) + " columns"
-               : "a block holds all columns of dK and dV";
-  plan.apart = overrides.apart.value_or(false);
+  plan.ownDv = overrides.ownDv.value_or(halves);
+  plan.reasons.ownDv =
+      overrides.ownDv ? overrides.why
+      : halves ? "consumers hold both dK and dV up to " + std::to_string(widestOfRoles) + " columns"
+               : "consumers hold both dK and dV";
+  plan.alternate = overrides.alternate.value_or(false);
   plan.lateV = overrides.lateV.value_or(false), plan.lateDp = overrides.lateDp.value_or(false);
   WarpTile tile{{cpuTile, cpuTile, 0, 1, 1, true, "a tile's operands stay in a core's caches"},
                 SplitBy::rows};
@@ -267,16 +253,14 @@ static void chooseTile(Plan &plan, const Problem &problem, const PlanOverrides &
       return std::holds_alternative<std::string>(
           layOut(backwardRings(plan, problem.element), machineOf(problem.target)));
     };
-    if (halves && !overrides.stages && (plan.apart || isTooLarge()))
+    if (halves && !overrides.stages && (plan.alternate || isTooLarge()))
       plan.stages = 1;
-    // With one slot a half is fetched while the other is multiplied: +27 % at head size 256 dense,
-    // +21 % causal.
-    plan.apart = overrides.apart.value_or(plan.stages == 1 && dividesColumns(plan, problem.target));
-    // Of parts with two slots its gain is not measured.
-    plan.overlap = overrides.overlap.value_or(plan.columnParts == 1 || plan.apart);
+    plan.alternate = overrides.alternate.value_or(plan.ownDv && plan.stages == 1 &&
+                                                  plan.headTile == plan.headTileV);
+    plan.overlap = overrides.overlap.value_or(true);
     // Measured: +2 % at head size 128, +1 % at 64 where blocks differ, -1 % else.
     const bool stages = plan.headTile > 64 || plan.mask.kind != MaskKind::dense;
-    if (!overrides.stagedColumns && stages && !plan.ordered && plan.columnParts == 1) {
+    if (!overrides.stagedColumns && stages && !plan.ordered && !plan.ownDv) {
       plan.stagedColumns = summedColumns(plan);
       plan.reasons.staging = "the copy engine adds dQ while its consumer goes on";
     }
@@ -291,12 +275,11 @@ static void chooseTile(Plan &plan, const Problem &problem, const PlanOverrides &
       plan.stagedColumns = 0, plan.reasons.staging = {};
     if (!overrides.overlap && isTooLarge())
       plan.overlap = false;
-    // Measured at 512 to 16384 queries: both +0.6 to +2 % at head size 64 causal, V alone up to
-    // +1.5 % at 256 causal. Else they cost as much as they give, up to 3 %, by how ptxas orders
-    // what is around them.
-    const bool dense = plan.mask.kind == MaskKind::dense, narrow = wide <= 64;
-    plan.lateV = overrides.lateV.value_or(!dense && (narrow || halves));
-    plan.lateDp = overrides.lateDp.value_or(!dense && narrow);
+    // Measured at 512 to 16384 queries: both +0.6 to +2 % at head size 64 causal. Else they cost as
+    // much as they give, up to 3 %, by how ptxas orders what is around them.
+    const bool late = plan.mask.kind != MaskKind::dense && wide <= 64;
+    plan.lateV = overrides.lateV.value_or(late);
+    plan.lateDp = overrides.lateDp.value_or(late);
   }
   plan.stealing = false;
   plan.reasons.tile = overrides.tileM || overrides.tileN || overrides.stages || overrides.consumers
@@ -343,7 +326,7 @@ static std::optional<std::string> whyNotBackward(const Plan &plan, const Problem
     return "expected keys of their own for gradients, they are a cache's";
   const char *beside = plan.overlap         ? "overlap"
                        : plan.stagedColumns ? "staged_columns"
-                       : plan.apart         ? "apart"
+                       : plan.alternate     ? "alternate"
                        : plan.lateV         ? "late_v"
                        : plan.lateDp        ? "late_dp"
                                             : nullptr;
@@ -354,8 +337,8 @@ static std::optional<std::string> whyNotBackward(const Plan &plan, const Problem
     return "registers are shared out among roles, warps in step have none; leave registers out";
   if (hasWarps && overrides.exactCounts.value_or(false))
     return "exact_counts are of consumers, warps in step have all keys of a tile; leave it out";
-  if (hasWarps && plan.columnParts > 1)
-    return "column_parts are for consumers, which hold dK and dV whole up to head size " +
+  if (hasWarps && plan.ownDv)
+    return "own_dv is for consumers, which hold both dK and dV up to head size " +
            std::to_string(widestOfRoles) + "; leave it out";
   if (hasWarps && overrides.transfer == Transfer::tma)
     return "transfer tma needs a producer, warps in step copy by themselves; use gather";
@@ -367,15 +350,11 @@ static std::optional<std::string> whyNotBackward(const Plan &plan, const Problem
                       : plan.roles ? whyNotOnSm90(plan, problem)
                                    : whyNotOnSm80(plan, problem))
     return sentence;
-  if (plan.headTile % plan.columnParts || plan.headTileV % plan.columnParts)
-    return "expected column_parts to divide head sizes " + std::to_string(plan.headTile) + " and " +
-           std::to_string(plan.headTileV) + ", there are " + std::to_string(plan.columnParts);
-  if (plan.apart && (!dividesColumns(plan, problem.target) || plan.stages > 1))
-    return "apart is for two column_parts of whole panels of 64 columns and one stage, there "
-           "are " +
-           std::to_string(plan.columnParts) + " of " + std::to_string(plan.headTile) + " and " +
-           std::to_string(plan.headTileV) + " columns and " + std::to_string(plan.stages) +
-           "; leave apart out";
+  if (plan.alternate && (!plan.ownDv || plan.headTile != plan.headTileV || plan.stages > 1))
+    return std::string("alternate is for own_dv, one stage and head sizes that are alike, there ") +
+           (plan.ownDv ? "are " : "is no own_dv, and ") + std::to_string(plan.stages) + " and " +
+           std::to_string(plan.headTile) + ", " + std::to_string(plan.headTileV) +
+           "; leave alternate out";
   if (problem.deterministic && !plan.ordered)
     return "deterministic gradients sum dQ in an order, the plan says ordered = false; leave it "
            "out";
@@ -398,10 +377,10 @@ std::variant<Plan, Refusal> planBackward(Plan plan, const Problem &problem,
     plan.roles = machineOf(problem.target).roles && !overrides.warps &&
                  overrides.transfer != Transfer::gather; // consumers are filled by tma
   chooseTile(plan, problem, overrides);
-  const bool asksForRoles = overrides.hasRoles || overrides.columnParts.value_or(1) > 1 ||
-                            overrides.overlap.value_or(false) || overrides.apart.value_or(false) ||
-                            overrides.stagedColumns.value_or(0) ||
-                            overrides.transfer == Transfer::tma;
+  const bool asksForRoles =
+      overrides.hasRoles || overrides.ownDv.value_or(false) || overrides.overlap.value_or(false) ||
+      overrides.alternate.value_or(false) || overrides.stagedColumns.value_or(0) ||
+      overrides.transfer == Transfer::tma;
   if (problem.target != Target::cpu && plan.roles && !asksForRoles) {
     // What consumers cannot do warps in step can.
     if (auto why = whyNotOnSm90(plan, problem)) {
@@ -434,9 +413,7 @@ WorkShape<int64_t> backwardShapeOf(const Plan &plan, const Problem &problem) {
                               ? plan.l2Section
                               : querySection(problem.lenQ, problem.headSize, problem.headSizeV,
                                              elementBytes(problem.element), pairs);
-  // The parts of a head's columns are heads of the work, neighbours in every order.
-  return {ceilDiv(problem.lenK, plan.tileN), problem.kvHeads * plan.columnParts, problem.batch, 1,
-          section * plan.columnParts};
+  return {ceilDiv(problem.lenK, plan.tileN), problem.kvHeads, problem.batch, 1, section};
 }
 
 bool keepsStatistics(int64_t tileM, int64_t headTile, int64_t headTileV, int64_t registers) {
@@ -444,29 +421,15 @@ bool keepsStatistics(int64_t tileM, int64_t headTile, int64_t headTileV, int64_t
   return (headTile + headTileV + 2 * tileM) / 2 + tileM / perQuery + addresses <= registers;
 }
 
-int64_t partsOfDq(int64_t headTile, int64_t warps) {
-  const int64_t widest = 192, ofAWarp = 16;
-  return headTile > widest ? max(headTile / (warps * ofAWarp), 1) : 1;
-}
-
-std::vector<ColumnPiece> columnPieces(int64_t columns, int64_t parts) {
-  if (parts == 1)
-    return {{0, 0, columns}};
-  std::vector<ColumnPiece> pieces;
-  const int64_t whole = columns / (panelColumns * parts) * panelColumns;
-  if (whole)
-    pieces.push_back({0, whole, whole});
-  for (int64_t at = whole * parts; at < columns; at += panelColumns) {
-    const int64_t own = min(columns - at, panelColumns) / parts;
-    pieces.push_back({at, own, own});
-  }
+std::vector<int64_t> piecesOfDq(int64_t headTile, int64_t warps, bool ownDv) {
+  const int64_t widest = 192, ofAWarp = 16, panels = panelColumns * roleRegisters.consumers;
+  std::vector<int64_t> pieces;
+  for (int64_t left = headTile; left > 0; left -= pieces.back())
+    if (ownDv) // a panel of each consumer, or a part of a panel
+      pieces.push_back(left >= panels ? panels : min(left, panelColumns));
+    else
+      pieces.push_back(warps && headTile > widest ? min(left, warps * ofAWarp) : left);
   return pieces;
-}
-
-int64_t sumsOfDq(const Plan &plan) {
-  if (plan.columnParts > 1)
-    return plan.columnParts * int64_t(columnPieces(plan.headTile, plan.columnParts).size());
-  return plan.roles ? 1 : partsOfDq(plan.headTile, warpsOf(plan));
 }
 
 int64_t sideRows(int64_t tileM, int64_t columns) {
@@ -499,7 +462,9 @@ std::vector<Part> backwardParts(const Plan &plan, const Problem &problem) {
                              {"delta", of(statistic)}};
   if (plan.ordered) // one of each consumer, or part
     parts.push_back(
-        {"turns", {tiles * problem.heads * (plan.roles ? plan.consumers : 1) * sumsOfDq(plan)}});
+        {"turns",
+         {tiles * problem.heads * (plan.roles ? plan.consumers : 1) *
+          int64_t(piecesOfDq(plan.headTile, plan.roles ? 0 : warpsOf(plan), plan.ownDv).size())}});
   return parts;
 }
 
@@ -511,6 +476,8 @@ std::vector<BackwardKernel> backwardKernels(const Plan &plan, const Problem &pro
     return problem.target == Target::cpu ? 1 : dealtThreads(rows, columns);
   };
   std::vector<BackwardKernel> kernels = {{"attention_backward_prepare", queries, side(rows, wide)}};
+  if (plan.ownDv)
+    kernels.push_back({"attention_backward_dv", gridOf(plan, problem), plan.threads});
   kernels.push_back({"attention_backward", gridOf(plan, problem), plan.threads});
   kernels.push_back({"attention_backward_finish", queries, side(rows, plan.headTile)});
   if (problem.sink)

@@ -211,12 +211,10 @@ void Text::block() {
 
 void Text::products() {
   if (problem.backward) {
-    line("columns",
-         (plan.columnParts > 1
-              ? number(plan.columnParts) + " blocks have parts of those of dQ, dK and dV"
-              : std::string("all in a block")) +
-             (plan.apart ? ", Q and dO come in the own and the others" : ""),
-         plan.reasons.columnParts);
+    line("dV",
+         std::string(plan.ownDv ? "a kernel of its own" : "beside dK") +
+             (plan.alternate ? ", Q and dO take turns in two slots" : ""),
+         plan.reasons.ownDv);
     line("products", std::string(plan.overlap ? "dQ's runs beside the next softmax"
                                               : "one query block after the other") +
                          (plan.lateV ? ", V follows the first queries" : "") +
@@ -313,11 +311,11 @@ static std::string asJson(const Problem &problem, const Plan &plan, const Facts 
                   {"split_by", splitByName(plan.splitBy)},
                   {"overlap", plan.overlap}};
   if (problem.backward)
-    json["tile"].update({{"column_parts", plan.columnParts},
-                         {"apart", plan.apart},
+    json["tile"].update({{"own_dv", plan.ownDv},
+                         {"alternate", plan.alternate},
                          {"late_v", plan.lateV},
                          {"late_dp", plan.lateDp},
-                         {"why_column_parts", plan.reasons.columnParts}});
+                         {"why_own_dv", plan.reasons.ownDv}});
   else
     json["tile"].update({{"pv_from_registers", plan.pvFromRegisters},
                          {"q_in_regs", plan.qInRegisters},

@@ -436,11 +436,11 @@ static std::variant<Plan, Refusal> planOf(const Problem &problem, const PlanOver
   if (!problem.backward && overrides.ordered)
     return Refusal{Refusal::invalid,
                    "ordered is of gradients, attention sums nothing across blocks; leave it out"};
-  const char *ofGradients = overrides.apart         ? "apart"
-                            : overrides.columnParts ? "column_parts"
-                            : overrides.lateV       ? "late_v"
-                            : overrides.lateDp      ? "late_dp"
-                                                    : nullptr;
+  const char *ofGradients = overrides.ownDv       ? "own_dv"
+                            : overrides.alternate ? "alternate"
+                            : overrides.lateV     ? "late_v"
+                            : overrides.lateDp    ? "late_dp"
+                                                  : nullptr;
   if (!problem.backward && ofGradients)
     return Refusal{Refusal::invalid, std::string(ofGradients) +
                                          " is of gradients, which multiply more, and other tiles; "

@@ -45,9 +45,7 @@ Reason find(ForWorkOp work, Consumer &consumer) {
   if (!mask.boundsRight() || mask.boundsLeft())
     return "only a diagonal hides all of a consumer's keys from a block of queries";
   auto masks = consumer.diagonal().getBody()->getOps<MaskOp>();
-  auto writes = consumer.diagonal().getBody()->getOps<WriteOp>();
-  if (consumer.runs.size() != 3 || Consumer::nameOf(consumer.diagonal()) != "left" ||
-      masks.empty() || !llvm::hasSingleElement(writes))
+  if (consumer.runs.size() != 3 || Consumer::nameOf(consumer.diagonal()) != "left" || masks.empty())
     return "a consumer visits other blocks than those of one range";
   consumer.mask = *masks.begin();
   ArrayRef<int64_t> shape = consumer.mask.getValue().getType().getShape();
@@ -60,11 +58,12 @@ Reason find(ForWorkOp work, Consumer &consumer) {
 void computeNothing(scf::ForOp run, Value zero) {
   Block *body = run.getBody();
   ImplicitLocOpBuilder b(run.getLoc(), body, body->begin());
-  WriteOp write = *body->getOps<WriteOp>().begin();
-  FragType type = write.getValue().getType();
-  Value none =
-      SplatOp::create(b, FragType::get(b.getContext(), type.getShape(), b.getF32Type()), zero);
-  write.getValueMutable().assign(CastOp::create(b, type, none));
+  for (WriteOp write : body->getOps<WriteOp>()) {
+    FragType type = write.getValue().getType();
+    Value none =
+        SplatOp::create(b, FragType::get(b.getContext(), type.getShape(), b.getF32Type()), zero);
+    write.getValueMutable().assign(CastOp::create(b, type, none));
+  }
   for (auto [yielded, argument] :
        llvm::zip(run.getYieldedValuesMutable().value(), run.getRegionIterArgs()))
     if (isa<FragType>(argument.getType()))
@@ -123,7 +122,7 @@ Reason flash::countQueriesExactly(func::FuncOp kernel) {
   SmallVector<Consumer> consumers;
   Reason why;
   kernel.walk([&](ForWorkOp work) {
-    if (why || !work.walk([](WriteOp) { return WalkResult::interrupt(); }).wasInterrupted())
+    if (why || !work.walk([](MmaOp) { return WalkResult::interrupt(); }).wasInterrupted())
       return;
     why = find(work, consumers.emplace_back());
   });

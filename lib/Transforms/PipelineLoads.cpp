@@ -176,8 +176,8 @@ struct PipelineLoads : flash::impl::FlashTilePipelineLoadsBase<PipelineLoads> {
         return failure();
       early.push_back(*loads);
     }
-    for (StringRef name : inPlace)
-      if (failed(loadsOf(runs, name, stages, first)))
+    for (StringRef name : inPlace) // dV alone has no delta
+      if (fillOf(runs.front(), name) && failed(loadsOf(runs, name, stages, first)))
         return failure();
     ImplicitLocOpBuilder b(first->getLoc(), first);
     for (Loads &loads : early)

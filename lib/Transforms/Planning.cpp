@@ -40,8 +40,8 @@ schedule::PlanOverrides flash::overridesOf(PlanAttr plan) {
   fixed.overlap = plan.getFlag("overlap");
   fixed.qInRegisters = plan.getFlag("q_in_regs");
   fixed.earlyWait = plan.getFlag("early_wait");
-  fixed.columnParts = plan.getInt("column_parts");
-  fixed.apart = plan.getFlag("apart");
+  fixed.ownDv = plan.getFlag("own_dv");
+  fixed.alternate = plan.getFlag("alternate");
   fixed.lateV = plan.getFlag("late_v");
   fixed.lateDp = plan.getFlag("late_dp");
   fixed.pingPong = plan.getFlag("ping_pong");

@@ -98,10 +98,9 @@ LogicalResult selectTile(AttentionBackwardOp op) {
   }
   if (plan->overlap)
     attr = filled(attr, "overlap", builder.getBoolAttr(true));
-  if (plan->columnParts > 1)
-    attr = filled(attr, "column_parts", builder.getI64IntegerAttr(plan->columnParts),
-                  plan->reasons.columnParts);
-  for (auto [field, on] : {std::pair<StringRef, bool>{"apart", plan->apart},
+  if (plan->ownDv)
+    attr = filled(attr, "own_dv", builder.getBoolAttr(true), plan->reasons.ownDv);
+  for (auto [field, on] : {std::pair<StringRef, bool>{"alternate", plan->alternate},
                            {"late_v", plan->lateV},
                            {"late_dp", plan->lateDp}})
     if (on)

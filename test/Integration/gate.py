@@ -266,6 +266,17 @@ def over_plan(ptx, tiles, plan, log):
         yield f"setmaxnreg {written} where the plan has {planned}"
 
 
+def unfenced_rows(ptx):
+    """Bulk copies into shared memory with no proxy fence since the one before."""
+    fenced, count = False, 0
+    for line in ptx.splitlines():
+        if "fence.proxy.async" in line:
+            fenced = True
+        elif "cp.async.bulk.shared::cluster.global" in line:
+            count, fenced = count + (not fenced), False
+    return count
+
+
 def architectures(case, ptx, seen):
     """What a kernel is assembled for: its own device; where sm_80's speed is measured also as a driver of an H200 would; for sm_89 not
     again what is as for sm_86, of which ptxas makes the same registers and spills. `seen` gathers the code for sm_86."""
@@ -295,6 +306,8 @@ def check(case, tools, folder, seen):
             plan = json.loads(run([tools.compiler, str(base) + ".mlir", "--explain", "--json"]))
         base.with_suffix(".ptx").write_text(ptx)
         remarks.append(f"{seconds:.2f} s to PTX")
+        if unfenced := unfenced_rows(ptx):
+            complaints.append(f"{unfenced} copies of rows into what lanes have read, without a proxy fence before them")
         for arch in architectures(case, ptx, seen):
             log = run([tools.ptxas, "-v", f"-arch={arch}", str(base) + ".ptx", "-o", str(base) + ".cubin"])
             complaints += [line.strip() for line in log.splitlines() if "Potential Performance Loss" in line]

@@ -74,8 +74,8 @@ func.func @wide(%q: tensor<1x8x4x256xf16>, %k: tensor<1x9x2x256xf16>, %lse: tens
   %dq, %dk, %dv = flash.attention_backward %q, %k, %k, %q, %lse, %q by <dense> {target = #flash.target<"sm_80">}
       : tensor<1x8x4x256xf16>, tensor<1x9x2x256xf16>, tensor<1x9x2x256xf16>, tensor<1x8x4x256xf16>, tensor<1x4x8xf32>, tensor<1x8x4x256xf16>
       -> tensor<1x8x4x256xf16>, tensor<1x9x2x256xf16>, tensor<1x9x2x256xf16>
-  // CHECK: flash.attention_backward {{.*}} {plan = #flash.plan<tile = [64, 128], stages = 1, consumers = 2, registers = [24, 240], persistent = false, overlap = true, column_parts = 2, apart = true, order = "single"
-  // CHECK-SAME: column_parts = "consumers hold dK and dV up to 128 columns"
+  // CHECK: flash.attention_backward {{.*}} {plan = #flash.plan<tile = [64, 128], stages = 1, consumers = 2, registers = [24, 240], persistent = false, overlap = true, own_dv = true, alternate = true, order = "single"
+  // CHECK-SAME: own_dv = "consumers hold both dK and dV up to 128 columns"
   %eq, %ek, %ev = flash.attention_backward %q, %k, %k, %q, %lse, %q by <dense> {target = #flash.target<"sm_90a">}
       : tensor<1x8x4x256xf16>, tensor<1x9x2x256xf16>, tensor<1x9x2x256xf16>, tensor<1x8x4x256xf16>, tensor<1x4x8xf32>, tensor<1x8x4x256xf16>
       -> tensor<1x8x4x256xf16>, tensor<1x9x2x256xf16>, tensor<1x9x2x256xf16>

@@ -63,78 +63,78 @@ func.func @columns(%q: !n, %k: !n, %v: !n, %o: !n, %lse: !l, %do: !n, %dq: !n, %
   return
 }
 
-// Blocks with half of the columns: the heads of the work are twice as many. A half of 192 columns is a panel and half a panel; consumers
-// divide both for dQ. The scores take all columns. With one slot dK goes before dQ.
-// CHECK-LABEL: func @parts(
-// CHECK: %[[HEADS:.*]] = arith.muli %{{.*}}, %c2
+// dV has a kernel of its own, before the other: no V there, and no dV here. Of dQ a consumer has half of each piece of 192 columns. With one
+// slot dK goes before dQ, whose second piece comes when dK is done.
+// CHECK-LABEL: func @own_dv_dv(
+// CHECK-SAME: "q"}{{.*}}"k"}{{.*}}"do"}{{.*}}"lse_log2"}{{.*}}"dv"}
+// CHECK-SAME: flash.op = "attention_backward_dv"
+// CHECK-SAME: stages = 2
+// CHECK-NOT: flash_tile.ring "v"
+// CHECK: flash_tile.roles
 // CHECK: ^bb0(%{{[a-z0-9]+}}: index):
 // CHECK: ^bb0(%[[W:[a-z0-9]+]]: index):
-// CHECK: flash_tile.for_work "single"(%{{.*}}, %[[HEADS]],
-// CHECK-NEXT: ^bb0(%{{.*}}: index, %[[H:[a-z0-9]+]]: index, %{{.*}}: index, %{{.*}}: index, %{{.*}}: index, %{{.*}}: index):
-// CHECK: %[[PART:.*]] = arith.remui %[[H]], %c2
-// CHECK: arith.divui %[[H]], %c2
-// CHECK: %[[PANEL:.*]] = arith.muli %[[PART]], %c64
-// CHECK: %[[HALF:.*]] = arith.muli %[[PART]], %c32
-// CHECK: %[[REST:.*]] = arith.addi %[[HALF]], %c128
+// CHECK: %[[ROW:.*]] = arith.muli %[[W]], %c64
+// CHECK: %[[S:.*]] = flash_tile.mma %{{.*}}, %{{.*}} trans : !flash_tile.tile<64x192xbf16>, <64x192xbf16> -> <64x64xf32>
+// CHECK: flash_tile.mma_wait %[[S]]
+// CHECK: %[[P:.*]] = flash_tile.cast
+// CHECK: flash_tile.mma %[[P]], %{{.*}} acc {{.*}} -> <64x192xf32>
+// CHECK-NOT: flash_tile.mma %
+// CHECK: flash_tile.store %{{.*}}[%{{.*}}, %{{.*}}, %{{.*}}] : <64x192xbf16>
+// CHECK-LABEL: func @own_dv(
+// CHECK-SAME: "q"}{{.*}}"k"}{{.*}}"v"}{{.*}}"do"}{{.*}}"lse_log2"}{{.*}}"delta"}{{.*}}"dq_sum"}{{.*}}"dk"}
+// CHECK: ^bb0(%{{[a-z0-9]+}}: index):
+// CHECK: ^bb0(%[[W:[a-z0-9]+]]: index):
 // CHECK: %[[KT:.*]] = flash_tile.wait
 // CHECK: flash_tile.mma %{{.*}} trans : !flash_tile.tile<64x192xbf16>, <64x192xbf16> -> <64x64xf32>
-// CHECK: %[[A:.*]] = flash_tile.slice %[[DO:.*]][%[[PANEL]]] : <64x192xbf16> -> <64x64xbf16>
-// CHECK: flash_tile.mma %{{.*}}, %[[A]] acc
-// CHECK: %[[B:.*]] = flash_tile.slice %[[DO]][%[[REST]]] : <64x192xbf16> -> <64x32xbf16>
-// CHECK: flash_tile.mma %{{.*}}, %[[B]] acc
-// CHECK: flash_tile.mma %{{.*}}, %{{.*}} acc {{.*}} -> <64x64xf32>
-// CHECK: flash_tile.mma %{{.*}}, %{{.*}} acc {{.*}} -> <64x32xf32>
+// CHECK: flash_tile.mma %{{.*}} trans : !flash_tile.tile<64x192xbf16>, <64x192xbf16> -> <64x64xf32>
+// CHECK: %[[DK:.*]] = flash_tile.mma %{{.*}}, %{{.*}} acc {{.*}} -> <64x192xf32>
+// CHECK: flash_tile.mma %{{.*}} trans, %{{.*}} : {{.*}} -> <64x64xf32>
+// CHECK: flash_tile.mma_wait %[[DK]]
 // CHECK: flash_tile.mma %{{.*}} trans, %{{.*}} : {{.*}} -> <64x32xf32>
-// CHECK: flash_tile.mma %{{.*}} trans, %{{.*}} : {{.*}} -> <64x16xf32>
+// CHECK: flash_tile.store sum %{{.*}} col %{{.*}} : <64x64xf32>
 // CHECK: flash_tile.store sum %{{.*}} col %{{.*}} : <64x32xf32>
-// CHECK: flash_tile.store sum %{{.*}} col %{{.*}} : <64x16xf32>
-// CHECK: flash_tile.store %{{.*}} col %[[PANEL]] : <64x64xbf16>
-// CHECK: flash_tile.store %{{.*}} col %[[REST]] : <64x32xbf16>
-func.func @parts(%q: !w, %k: !w, %v: !w, %o: !w, %lse: !l, %do: !w, %dq: !w, %dk: !w, %dv: !w, %s: f32) {
+// CHECK: flash_tile.store %{{.*}}[%{{.*}}, %{{.*}}, %{{.*}}] : <64x192xbf16>
+// CHECK-NOT: flash_tile.store
+// CHECK-LABEL: func @own_dv_finish(
+func.func @own_dv(%q: !w, %k: !w, %v: !w, %o: !w, %lse: !l, %do: !w, %dq: !w, %dk: !w, %dv: !w, %s: f32) {
   flash.attention_backward %q, %k, %v, %o, %lse, %do scale %s outs(%dq, %dk, %dv : !w, !w, !w) by #flash.mask<dense>
-      {target = #flash.target<"cpu">, plan = #flash.plan<tile = [64, 128], stages = 1, consumers = 2, column_parts = 2, ordered = false>} : !w, !w, !w, !w, !l, !w
+      {target = #flash.target<"cpu">, plan = #flash.plan<tile = [64, 128], stages = 1, consumers = 2, own_dv = true, ordered = false>} : !w, !w, !w, !w, !l, !w
   return
 }
 
-// Halves of Q and dO in rings of their own: what another block owns comes first, and is released
-// behind the scores; dV is multiplied beside dP. V follows the first block's queries,
-// and dO is awaited once more in front of what needs dP.
-// CHECK-LABEL: func @apart(
+// Q and dO in turn in two slots: Q(i) is tile 2i + i mod 2, dO(i) the other of the two. V follows the first block's queries, and dO is awaited
+// once more in front of what needs dP.
+// CHECK-LABEL: func @alternate(
 // CHECK: %[[V:.*]] = flash_tile.ring "v"
-// CHECK: %[[Q:.*]] = flash_tile.ring "q" {releases = 2 : i64} : <1x64x64xbf16>
-// CHECK: %[[DO:.*]] = flash_tile.ring "do" {releases = 2 : i64} : <1x64x64xbf16>
-// CHECK: %[[QREST:.*]] = flash_tile.ring "q_rest" {releases = 2 : i64} : <1x64x64xbf16>
-// CHECK: %[[DOREST:.*]] = flash_tile.ring "do_rest" {releases = 2 : i64} : <1x64x64xbf16>
-// CHECK: flash_tile.ring "lse" with %[[QREST]]
+// CHECK: %[[Q:.*]] = flash_tile.ring "q" {releases = 2 : i64} : <2x64x128xbf16>
+// CHECK-NOT: flash_tile.ring "do"
+// CHECK: flash_tile.ring "lse" with %[[Q]] {{.*}} : <2x1x64xf32>
+// CHECK-NOT: flash_tile.ring "delta"
 // CHECK: flash_tile.roles
-// CHECK: %[[OWN:.*]] = arith.muli %{{.*}}, %c64
-// CHECK: %[[OTHER:.*]] = arith.subi %c64, %[[OWN]]
-// CHECK: flash_tile.fill %{{.*}}] col %[[OTHER]] -> %[[QREST]]
-// CHECK: flash_tile.fill %{{.*}}] col %[[OTHER]] -> %[[DOREST]]
-// CHECK: flash_tile.fill %{{.*}}] col %[[OWN]] -> %[[Q]]
+// CHECK: %[[ODD:.*]] = arith.remui %[[I:.*]], %c2
+// CHECK: %[[TWICE:.*]] = arith.muli %[[I]], %c2
+// CHECK: %[[ITQ:.*]] = arith.addi %[[TWICE]], %[[ODD]]
+// CHECK: %[[NEXT:.*]] = arith.addi %[[TWICE]], %c1
+// CHECK: %[[ITDO:.*]] = arith.subi %[[NEXT]], %[[ODD]]
+// CHECK: flash_tile.fill {{.*}} -> %[[Q]][%[[ITQ]]]
 // CHECK: scf.if
-// CHECK: flash_tile.fill %{{.*}}] -> %[[V]]
-// CHECK: flash_tile.fill %{{.*}}] col %[[OWN]] -> %[[DO]]
-// CHECK: flash_tile.wait %[[QREST]]
-// CHECK: %[[S0:.*]] = flash_tile.mma
-// CHECK: flash_tile.wait %[[Q]]
-// CHECK: %[[S:.*]] = flash_tile.mma %{{.*}}, %{{.*}} trans acc %[[S0]] : !flash_tile.flight<64x64xf32>
+// CHECK: flash_tile.fill {{.*}} -> %[[V]]
+// CHECK: flash_tile.fill {{.*}} -> %[[Q]][%[[ITDO]]]
+// CHECK: ^bb0(%{{[a-z0-9]+}}: index):
+// CHECK: %[[OWNQ:.*]] = arith.addi %{{.*}}, %{{.*}} : index
+// CHECK: %[[S:.*]] = flash_tile.mma
 // CHECK: flash_tile.wait %[[V]][
-// CHECK: flash_tile.wait %[[DOREST]]
-// CHECK: %[[DP0:.*]] = flash_tile.mma
-// CHECK: flash_tile.wait %[[DO]]
-// CHECK: %[[DP:.*]] = flash_tile.mma %{{.*}}, %{{.*}} trans acc %[[DP0]] : !flash_tile.flight<64x64xf32>
+// CHECK: %[[DP:.*]] = flash_tile.mma
 // CHECK: flash_tile.mma_wait %[[S]]
-// CHECK: %[[P:.*]] = flash_tile.cast
-// CHECK: %[[DV:.*]] = flash_tile.mma %[[P]],
-// CHECK: flash_tile.wait %[[DO]]
+// CHECK: flash_tile.wait %[[Q]][%[[OWNDO:.*]]]
 // CHECK: flash_tile.mma_wait %[[DP]]
-// CHECK: flash_tile.release %[[DOREST]]
-// CHECK: flash_tile.map %[[P]],
-// CHECK: flash_tile.mma_wait %[[DV]]
-func.func @apart(%q: !n, %k: !n, %v: !n, %o: !n, %lse: !l, %do: !n, %dq: !n, %dk: !n, %dv: !n, %s: f32) {
+// CHECK: flash_tile.release %[[Q]][%[[OWNDO]]]
+// CHECK: %[[DK:.*]] = flash_tile.mma
+// CHECK: flash_tile.mma_wait %[[DK]]
+// CHECK: flash_tile.release %[[Q]]
+func.func @alternate(%q: !n, %k: !n, %v: !n, %o: !n, %lse: !l, %do: !n, %dq: !n, %dk: !n, %dv: !n, %s: f32) {
   flash.attention_backward %q, %k, %v, %o, %lse, %do scale %s outs(%dq, %dk, %dv : !n, !n, !n) by #flash.mask<dense>
-      {target = #flash.target<"cpu">, plan = #flash.plan<tile = [64, 128], stages = 1, consumers = 2, column_parts = 2, apart = true, late_v = true, late_dp = true, ordered = false>} : !n, !n, !n, !n, !l, !n
+      {target = #flash.target<"cpu">, plan = #flash.plan<tile = [64, 128], stages = 1, consumers = 2, own_dv = true, alternate = true, late_v = true, late_dp = true, ordered = false>} : !n, !n, !n, !n, !l, !n
   return
 }
 

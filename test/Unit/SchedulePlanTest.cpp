@@ -76,67 +76,68 @@ TEST(Plan, GradientsThatConsumersDoNotHoldAreMultipliedByWarpsInStep) {
   EXPECT_EQ(refused(p, {.consumers = 2, .hasRoles = true, .warps = 8}),
             "expected consumers or warps, the plan has both; leave one out");
   p.headSize = p.headSizeV = 192;
-  EXPECT_EQ(planned(p).columnParts, 2);
+  EXPECT_TRUE(planned(p).ownDv);
   plan = planned(p, {.warps = 8});
-  EXPECT_FALSE(plan.roles);
-  EXPECT_EQ(plan.columnParts, 1);
+  EXPECT_FALSE(plan.roles || plan.ownDv);
   p.headSize = p.headSizeV = 64, p.softcap = true, p.mask.causal = false, p.mask.left = 100;
   plan = planned(p); // scores before and behind the cap: two tiles of registers
   EXPECT_FALSE(plan.roles);
 }
 
-TEST(Plan, GradientsOfWideHeadsInParts) {
+TEST(Plan, GradientsOfWideHeadsHaveAKernelOfDv) {
   Problem p = problem(Target::sm90, 256, 256);
   p.backward = true;
   Plan plan = planned(p);
   EXPECT_TRUE(plan.roles);
-  EXPECT_EQ(plan.columnParts, 2);
+  EXPECT_TRUE(plan.ownDv);
   EXPECT_EQ(plan.tileM, 64);
   EXPECT_EQ(plan.tileN, 128);
-  EXPECT_EQ(plan.stages, 1); // two of Q and dO do not fit beside K and V
-  EXPECT_TRUE(plan.apart);   // so their halves come one by one
+  EXPECT_EQ(plan.stages, 1);   // two of Q and dO do not fit beside K and V
+  EXPECT_TRUE(plan.alternate); // so they share two
   EXPECT_TRUE(plan.overlap);
   EXPECT_LE(plan.sharedBytes, machineOf(Target::sm90).sharedBytesPerBlock);
-  EXPECT_FALSE(planned(p, {.apart = false}).overlap);
-  EXPECT_EQ(planned(p, {.columnParts = 4}).columnParts, 4);
+  EXPECT_FALSE(planned(p, {.alternate = false}).alternate);
   EXPECT_FALSE(plan.lateV || plan.lateDp);
   EXPECT_TRUE(planned(p, {.lateV = true}).lateV);
   EXPECT_TRUE(planned(p, {.lateDp = true}).lateDp);
-  const WorkShape<int64_t> shape = workShapeOf(plan, p);
-  EXPECT_EQ(shape.heads, 2 * p.kvHeads);
-  EXPECT_EQ(shape.section % 2, 0);
-  EXPECT_EQ(planned(problem(Target::sm90)).columnParts, 1);
+  EXPECT_FALSE(planned(problem(Target::sm90)).ownDv);
+  EXPECT_FALSE(planned(p, {.ownDv = false}).roles);
+  EXPECT_EQ(refused(p, {.consumers = 2, .hasRoles = true, .ownDv = false}),
+            "a consumer holds fragments of 320 registers a thread, it has 240; use a smaller tile "
+            "or more registers");
   p.headSizeV = 128, p.headSize = 192;
-  EXPECT_EQ(planned(p).stages, 2);
-  EXPECT_FALSE(planned(p).apart);
+  plan = planned(p);
+  EXPECT_EQ(plan.stages, 2);
+  EXPECT_FALSE(plan.alternate);
+  EXPECT_TRUE(plan.overlap);
   EXPECT_EQ(
-      refused(p, {.apart = true}),
-      "apart is for two column_parts of whole panels of 64 columns and one stage, there are 2 "
-      "of 192 and 128 columns and 1; leave apart out");
-  EXPECT_FALSE(planned(p).overlap);
+      refused(p, {.alternate = true}),
+      "alternate is for own_dv, one stage and head sizes that are alike, there are 1 and 192, "
+      "128; leave alternate out");
   EXPECT_EQ(planned(p).producerRegisters, 24);
   p.usedK = true; // which the producer looks up
   EXPECT_EQ(planned(p).producerRegisters, 40);
   p.usedK = false;
-  EXPECT_EQ(refused(p, {.consumers = 2, .hasRoles = true, .columnParts = 1}),
+  EXPECT_EQ(refused(p, {.consumers = 2, .hasRoles = true, .ownDv = false}),
             "expected consumers to divide dQ in parts of 64 queries or columns, 2 have 64 by 192");
-  EXPECT_EQ(refused(p, {.columnParts = 2, .stagedColumns = 48}),
-            "expected staged_columns of 0 where blocks have parts of the columns, it is 48");
-  EXPECT_EQ(refused(p, {.columnParts = 3}),
-            "expected parts of a multiple of 32 columns, 3 column_parts have 128");
-  EXPECT_EQ(refused(p, {.warps = 8, .columnParts = 2}),
-            "column_parts are for consumers, which hold dK and dV whole up to head size 128; leave "
-            "it out");
+  EXPECT_EQ(refused(p, {.ownDv = true, .stagedColumns = 48}),
+            "expected staged_columns of 0 where dV has a kernel of its own, it is 48");
+  EXPECT_EQ(refused(p, {.warps = 8, .ownDv = true}),
+            "own_dv is for consumers, which hold both dK and dV up to head size 128; leave it out");
+  p.headSize = p.headSizeV = 64;
+  EXPECT_FALSE(planned(p).ownDv);
+  EXPECT_TRUE(planned(p, {.ownDv = true}).ownDv);
+  EXPECT_EQ(refused(p, {.stages = 1, .alternate = true}),
+            "alternate is for own_dv, one stage and head sizes that are alike, there is no own_dv, "
+            "and 1 and 64, 64; leave alternate out");
   p.target = Target::cpu;
-  EXPECT_EQ(planned(p).columnParts, 1);
-  EXPECT_EQ(refused(p, {.columnParts = 5}),
-            "expected column_parts to divide head sizes 192 and 128, there are 5");
+  EXPECT_FALSE(planned(p).ownDv);
 }
 
 TEST(Plan, GradientsRefuseWhatWarpsInStepLackForThatReason) {
   const std::pair<PlanOverrides, std::string> lacking[] = {
       {{.overlap = true}, "overlap"},
-      {{.apart = true}, "apart"},
+      {{.alternate = true}, "alternate"},
       {{.lateV = true}, "late_v"},
       {{.lateDp = true}, "late_dp"},
       {{.stagedColumns = 64}, "staged_columns"}};
@@ -240,28 +241,20 @@ TEST(Plan, GradientsOfConsumersSayWhyTheyCannotHaveAField) {
     EXPECT_EQ(refused(p, overrides),
               "expected consumers to divide dQ in parts of 64 queries or columns, 2 have 64 by 96");
   EXPECT_FALSE(planned(p, {.roles = false}).roles);
-  for (auto [head, parts] : {std::pair{64, 4}, {96, 2}, {128, 4}, {128, 8}, {256, 8}}) {
-    p.headSize = p.headSizeV = head;
-    EXPECT_TRUE(refused(p, {.columnParts = parts}).starts_with("expected ")) << head << parts;
-  }
-  p.headSize = p.headSizeV = 64;
-  EXPECT_EQ(refused(p, {.columnParts = 4}),
-            "expected parts of a multiple of 32 columns, 4 column_parts have 64");
 }
 
-TEST(Plan, PiecesOfAPartAreWholePanelsAndSharesOfTheRest) {
-  for (int64_t parts : {1, 2, 4})
-    for (int64_t columns : {8, 16, 64, 96, 128, 192, 256}) {
-      std::vector<int> covered(size_t(columns), 0);
-      for (int64_t part = 0; part < parts; ++part)
-        for (ColumnPiece piece : columnPieces(columns, parts)) {
-          const int64_t first = piece.first + part * piece.step, last = first + piece.columns - 1;
-          EXPECT_TRUE(parts == 1 || first % panelColumns == 0 ||
-                      first / panelColumns == last / panelColumns);
-          for (int64_t c = first; c <= last; ++c)
-            ++covered[size_t(c)];
-        }
-      EXPECT_EQ(covered, std::vector<int>(size_t(columns), 1)) << columns << " in " << parts;
+TEST(Plan, PiecesOfDqAreAllOfItsColumns) {
+  for (int64_t columns : {8, 16, 64, 96, 128, 160, 192, 256})
+    for (auto [warps, ownDv] : {std::pair{0, false}, {0, true}, {4, false}, {8, false}}) {
+      int64_t at = 0;
+      for (int64_t piece : piecesOfDq(columns, warps, ownDv)) {
+        EXPECT_GT(piece, 0);
+        if (ownDv) // each of two consumers has whole panels or a part of one
+          EXPECT_TRUE(at % panelColumns == 0 &&
+                      (piece == 2 * panelColumns || piece <= panelColumns));
+        at += piece;
+      }
+      EXPECT_EQ(at, columns) << warps << ownDv;
     }
 }
 
@@ -279,13 +272,13 @@ TEST(Plan, GradientsRefused) {
             "expected consumers to divide dQ in parts of 64 queries or columns, 2 have 96 by 128");
   p.deterministic = true;
   EXPECT_TRUE(planned(p, roles).ordered);
-  p.headSize = p.headSizeV = 256; // each part of the columns has its turns
+  p.headSize = p.headSizeV = 256; // each piece of dQ has its turns
   plan = planned(p);
   EXPECT_TRUE(plan.roles && plan.ordered);
   auto turns = backwardParts(plan, p).back();
   EXPECT_EQ(turns.name, "turns");
-  EXPECT_EQ(turns.sizes[0],
-            ceilDiv(p.lenQ, plan.tileM) * p.batch * p.heads * plan.consumers * plan.columnParts);
+  EXPECT_EQ(turns.sizes[0], ceilDiv(p.lenQ, plan.tileM) * p.batch * p.heads * plan.consumers *
+                                int64_t(piecesOfDq(256, 0, /*ownDv=*/true).size()));
   p.headSize = p.headSizeV = 128;
   EXPECT_EQ(refused(p, {.tileM = 256, .tileN = 256, .consumers = 4, .hasRoles = true}),
             "expected a warp of the producer's for each consumer's turns, there are 4 consumers; "
@@ -436,8 +429,8 @@ TEST(Plan, RefusesWithDemandFactAndWayOut) {
             "ordered is of gradients, attention sums nothing across blocks; leave it out");
   const std::string gradients =
       " is of gradients, which multiply more, and other tiles; leave it out";
-  EXPECT_EQ(refused(h, {.apart = false}), "apart" + gradients);
-  EXPECT_EQ(refused(cpu, {.columnParts = 2}), "column_parts" + gradients);
+  EXPECT_EQ(refused(h, {.alternate = false}), "alternate" + gradients);
+  EXPECT_EQ(refused(cpu, {.ownDv = true}), "own_dv" + gradients);
   EXPECT_EQ(refused(h, {.lateV = true}), "late_v" + gradients);
   EXPECT_EQ(refused(h, {.lateDp = true}), "late_dp" + gradients);
   // Where V's columns have no panel for each consumer, and with as many registers as it holds.

@@ -66,7 +66,7 @@ std::optional<Transfer> parseTransfer(std::string_view name);
 
 /// Why each decision fell as it did; one sentence fragment each.
 struct Reasons {
-  std::string mask, tile, columnParts, packGqa, splits, order, ordered, stealing, transfer, staging,
+  std::string mask, tile, ownDv, packGqa, splits, order, ordered, stealing, transfer, staging,
       readOnce;
 };
 
@@ -80,11 +80,10 @@ struct Plan {
   int64_t producerRegisters = 0, consumerRegisters = 0; ///< a thread; 0: no register roles
   bool pvFromRegisters = true, overlap = false;
   bool qInRegisters = false, earlyWait = false, pingPong = false;
-  /// Backward: blocks that share a tile of keys, each with its part of the columns of dQ, dK, dV.
-  int64_t columnParts = 1;
-  /// Of Q and of dO the columns that a block owns and the others have rings of their own: scores
-  /// alone read those, whose slots are fetched anew while the others are multiplied.
-  bool apart = false;
+  /// Backward: dV has a kernel of its own, as consumers hold only one of dK and dV.
+  bool ownDv = false;
+  /// Then Q and dO, as wide, take turns in two slots: Q of the next block comes where dO was.
+  bool alternate = false;
   /// Backward: V follows the first block's queries; what needs dP stays behind the exponentials.
   bool lateV = false, lateDp = false;
   bool deferMax = false;  ///< unmasked blocks are measured against an older maximum
@@ -118,9 +117,9 @@ struct PlanOverrides {
   std::optional<int64_t> warps = {}; ///< that `consumers` were named as
   std::optional<SplitBy> splitBy = {};
   std::optional<int64_t> producerRegisters = {}, consumerRegisters = {};
-  std::optional<bool> pvFromRegisters = {}, overlap = {}, apart = {}, lateV = {}, lateDp = {};
+  std::optional<bool> pvFromRegisters = {}, overlap = {}, ownDv = {}, alternate = {}, lateV = {},
+                      lateDp = {};
   std::optional<bool> qInRegisters = {}, earlyWait = {}, pingPong = {};
-  std::optional<int64_t> columnParts = {};
   std::optional<bool> deferMax = {}, multicast = {};
   std::optional<Transfer> transfer = {};
   std::optional<bool> packGqa = {};
@@ -168,18 +167,12 @@ bool keepsStatistics(int64_t tileM, int64_t headTile, int64_t headTileV, int64_t
 /// Without roles: whether warps have parts of the rows of P, which products need whole.
 bool sharesKeys(int64_t warps, int64_t tileN, SplitBy by);
 
-/// Parts of the columns of dQ that are multiplied and added one after the other, without roles: all
-/// of a wide one would fill the registers beside dK and dV.
-int64_t partsOfDq(int64_t headTile, int64_t warps);
+/// Columns of the pieces of dQ that are multiplied and added one after the other: all of a wide one
+/// would fill the registers beside dK and dV of `warps` in step, or (0) beside a consumer's dK.
+std::vector<int64_t> piecesOfDq(int64_t headTile, int64_t warps, bool ownDv);
 
-/// Columns of a part: `columns` from `first + part * step` on.
-struct ColumnPiece {
-  int64_t first, step, columns;
-};
-/// What each of `parts` has of `columns`: whole panels, and its share of each panel that is left.
-std::vector<ColumnPiece> columnPieces(int64_t columns, int64_t parts);
-/// Sums of a tile of dQ that have an order of their own, consumers apart.
-int64_t sumsOfDq(const Plan &plan);
+/// Slots of Q and of dO in the kernel of dV, which has no V; and those in which they alternate.
+inline constexpr int64_t stagesOfDv = 2, alternatingSlots = 2;
 
 /// Rows that the kernels beside the main one take at once on a GPU, of a tile's.
 int64_t sideRows(int64_t tileM, int64_t columns);

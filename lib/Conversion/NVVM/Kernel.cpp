@@ -71,6 +71,12 @@ static Value shuffle(ImplicitLocOpBuilder &b, Value value, int64_t lane, NVVM::S
 Value shuffleXor(ImplicitLocOpBuilder &b, Value value, int64_t mask) {
   return shuffle(b, value, mask, NVVM::ShflKind::bfly);
 }
+void fenceProxies(ImplicitLocOpBuilder &b) {
+  NVVM::FenceProxyOp::create(
+      b, NVVM::ProxyKind::async_shared,
+      NVVM::SharedSpaceAttr::get(b.getContext(), NVVM::SharedSpace::shared_cta));
+}
+
 Value broadcastLane0(ImplicitLocOpBuilder &b, Value value) {
   return shuffle(b, value, 0, NVVM::ShflKind::idx);
 }

@@ -153,6 +153,9 @@ mlir::Value shuffleXor(mlir::ImplicitLocOpBuilder &b, mlir::Value value, int64_t
 /// Whether `predicate` (i1) holds in any of `threads` threads, which meet at named barrier `id`.
 mlir::Value anyAtBarrier(mlir::ImplicitLocOpBuilder &b, mlir::Value predicate, mlir::Value id,
                          int64_t threads);
+/// What this thread read or wrote of shared memory is before what the copy engine and products do
+/// there next (PTX ISA, "Async proxy"): the arrival that lets them is no order across proxies.
+void fenceProxies(mlir::ImplicitLocOpBuilder &b);
 /// `value` of lane 0: tells the compiler that it is uniform.
 mlir::Value broadcastLane0(mlir::ImplicitLocOpBuilder &b, mlir::Value value);
 /// Of the block, uniform.

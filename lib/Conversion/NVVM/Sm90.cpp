@@ -158,11 +158,6 @@ private:
     NVVM::MBarrierArriveExpectTxOp::create(b, Type(), full, i32(b, bytes), NVVM::MemScopeKind::CTA,
                                            /*relaxed=*/false, Value());
   }
-  /// Bytes to come besides those that another fill of the ordinal expects with its arrival.
-  void expectMore(B &b, Value full, int64_t bytes) {
-    asmText(b, {full, i32(b, bytes)}, "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [$0], $1;",
-            "r,r,~{memory}");
-  }
   /// One arrival at a barrier, where `isOne` (or unset) says so. Predicated, not branched around:
   /// no divergence next to the products.
   void arrive(B &b, Value barrier, Value isOne = {}) {
@@ -178,10 +173,6 @@ private:
             "{\n\t.reg .b32 remote;\n\tmapa.shared::cluster.u32 remote, $0, $2;\n\t"
             "@$1 mbarrier.arrive.shared::cluster.b64 _, [remote];\n\t}",
             "r,b,r,~{memory}");
-  }
-  /// The ring whose barriers it has.
-  static tile::RingOp keeperOf(tile::RingOp ring) {
-    return ring.getWith() ? ringOf(ring.getWith()) : ring;
   }
   /// Rows that one block copies of a tile: its share.
   static int64_t boxRows(tile::RingOp ring) {
@@ -279,13 +270,13 @@ private:
   SmallPtrSet<Operation *, 4> zeroed;
 };
 
-/// Whether the ring's keeper has been waited for before the wait, or is filled behind the fill.
+/// Whether the ring's keeper has been filled before the fill, or waited for before the wait.
 template <class Op> static bool isKept(Op op) {
   tile::RingOp ring = ringOf(op.getRing());
   return !ring.getWith() || llvm::any_of(ring.getWith().getUsers(), [&](Operation *user) {
     auto other = dyn_cast<Op>(user);
     return other && other->getBlock() == op->getBlock() && other.getIt() == op.getIt() &&
-           other->isBeforeInBlock(op) == isa<tile::WaitOp>(op);
+           other->isBeforeInBlock(op);
   });
 }
 
@@ -309,7 +300,7 @@ std::string Sm90Emitter::whyNotBuilt(Operation *op) const {
         return "a role that copies several times";
     }
   } else if (auto fill = dyn_cast<tile::FillOp>(op); fill && !isKept(fill)) {
-    return "filling a ring that is with another behind that";
+    return "filling a ring that is with another before that";
   } else if (auto wait = dyn_cast<tile::WaitOp>(op); wait && !isKept(wait)) {
     return "waiting for a ring that is with another before that";
   } else if (auto fill = dyn_cast<tile::FillOp>(op); fill && holdsRows(ringOf(fill.getRing()))) {
@@ -511,21 +502,23 @@ void Sm90Emitter::fill(B &b, tile::FillOp op, tile::FillOp::Adaptor in) {
   tile::RingType type = ring.getType();
   int64_t rows = type.getShape()[1];
   Slot slot = slotOf(b, ring, in.getIt());
-  tile::RingOp keeper = keeperOf(ring);
-  await(b, barrier(b, keeper, slot.number, true), arith::XOrIOp::create(b, slot.parity, i32(b, 1)));
-  Value full = barrier(b, keeper, slot.number, false);
+  tile::ViewOp view = viewOf(op.getView());
+  if (ring.getWith()) // the other's fill has waited for its slot, and expects these bytes too
+    return copyRow(b, in, view, ring, slotOffset(b, ring, slot.number),
+                   barrier(b, ringOf(ring.getWith()), slot.number, false));
+  await(b, barrier(b, ring, slot.number, true), arith::XOrIOp::create(b, slot.parity, i32(b, 1)));
+  Value full = barrier(b, ring, slot.number, false);
   if (gathers) {
     Value thread = arith::AndIOp::create(b, threadId(b), i32(b, gatherThreads - 1));
     emitGather(b, kernel, op, in, slotOffset(b, ring, slot.number), thread, gatherThreads);
     NVVM::CpAsyncMBarrierArriveOp::create(b, full, /*noinc=*/true);
     return;
   }
-  tile::ViewOp view = viewOf(op.getView());
-  const int64_t bytes = holdsRows(ring) ? type.getShape()[2] * sizeof(float) : slotBytes(type);
-  if (keeper == ring)
-    expect(b, full, bytes);
-  else
-    expectMore(b, full, bytes);
+  int64_t bytes = slotBytes(type);
+  for (Operation *user : ring->getUsers())
+    if (auto along = dyn_cast<tile::RingOp>(user))
+      bytes += slotBytes(along.getType());
+  expect(b, full, bytes);
   Value offset = slotOffset(b, ring, slot.number);
   if (holdsRows(ring))
     return copyRow(b, in, view, ring, offset, full);
@@ -555,10 +548,14 @@ void Sm90Emitter::fill(B &b, tile::FillOp op, tile::FillOp::Adaptor in) {
   }
 }
 
-/// Starts the copy of a row of values, which is contiguous in a padded view.
+/// Starts the copy of a row of values, which is contiguous in a padded view. Lanes have read the
+/// row that was there, and their arrivals put no order between that and the copy (PTX ISA, "Async
+/// proxy"): unfenced, and ahead of its tile's copy, it gave wrong sums where products held reads
+/// up.
 void Sm90Emitter::copyRow(B &b, tile::FillOp::Adaptor in, tile::ViewOp view, tile::RingOp ring,
                           Value offset, Value full) {
   Value from = kernel.address(b, view, in.getBatch(), in.getHead(), in.getRow(), Value());
+  fenceProxies(b);
   asmText(b,
           {kernel.shared(b, offset), from,
            i32(b, ring.getType().getShape()[2] * static_cast<int64_t>(sizeof(float))), full},
@@ -653,9 +650,7 @@ Value Sm90Emitter::wait(B &b, tile::WaitOp op, Value it) {
   if (!ring.getWith())
     await(b, barrier(b, ring, slot.number, false), slot.parity);
   if (gathers) // written through the generic proxy, read by wgmma (PTX ISA, "Async proxy")
-    NVVM::FenceProxyOp::create(
-        b, NVVM::ProxyKind::async_shared,
-        NVVM::SharedSpaceAttr::get(b.getContext(), NVVM::SharedSpace::shared_cta));
+    fenceProxies(b);
   return address(b, ring, slot);
 }
 
@@ -738,8 +733,10 @@ Value Sm90Emitter::read(B &b, tile::ReadOp op, Value tile) {
   Value cells = type.getShape()[0] == 1 ? readRow(b, type.getShape()[1], address)
                                         : readTile(b, kernel, type, address);
   // One lane releases the tile for all; of a row each does, and it is read as late.
-  if (type.getShape()[0] != 1)
+  if (type.getShape()[0] != 1) {
+    fenceProxies(b);
     NVVM::SyncWarpOp::create(b, i32(b, -1));
+  }
   return cells;
 }
 
@@ -762,9 +759,7 @@ void Sm90Emitter::write(B &b, tile::WriteOp op, tile::WriteOp::Adaptor in) {
       words.push_back(LLVM::ExtractElementOp::create(b, in.getValue(), i32(b, c / 4 + i)));
     matrices.store(b, words, 0, c);
   }
-  NVVM::FenceProxyOp::create(
-      b, NVVM::ProxyKind::async_shared,
-      NVVM::SharedSpaceAttr::get(b.getContext(), NVVM::SharedSpace::shared_cta));
+  fenceProxies(b);
   NVVM::SyncWarpOp::create(b, i32(b, -1));
   arrive(b, barrier(b, ring, slot.number, false),
          arith::CmpIOp::create(b, arith::CmpIPredicate::eq, laneId(b), i32(b, 0)));
@@ -813,9 +808,7 @@ void Sm90Emitter::storeStaged(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in)
       matrices.store(b, words, 0, placeOf(c / panelCols) + c % panelCols);
     }
     // Written through the generic proxy, read by the copy engine (PTX ISA, "Async proxy").
-    NVVM::FenceProxyOp::create(
-        b, NVVM::ProxyKind::async_shared,
-        NVVM::SharedSpaceAttr::get(b.getContext(), NVVM::SharedSpace::shared_cta));
+    fenceProxies(b);
     NVVM::SyncWarpOp::create(b, i32(b, -1));
     // `count` rows from row `at` of the warp's on.
     auto storeRows = [&](Value at, int64_t count) {

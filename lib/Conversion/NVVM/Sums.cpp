@@ -296,9 +296,7 @@ void Fragments::addCells(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in) {
   if (!slot)
     return;
   // Written through the generic proxy, read by the copy engine (PTX ISA, "Async proxy").
-  NVVM::FenceProxyOp::create(
-      b, NVVM::ProxyKind::async_shared,
-      NVVM::SharedSpaceAttr::get(b.getContext(), NVVM::SharedSpace::shared_cta));
+  fenceProxies(b);
   NVVM::SyncWarpOp::create(b, i32(b, -1));
   for (int64_t group = 0; group < groupsOf(shape[0]); ++group)
     inFirstLane(b, {placeOf(group, constant(row, 0)), slot},

@@ -109,7 +109,8 @@ void SideBuilder::prepare() {
   forQueryTiles(o, /*most=*/2, prepareRows, [&](Value m, Value h, Value bi) {
     if (!turns)
       return;
-    const int64_t consumers = plan.getInt("consumers").value_or(1) * sumsOfDq();
+    const int64_t consumers =
+        plan.getInt("consumers").value_or(1) * static_cast<int64_t>(piecesOfDq().size());
     Value first = mul(placeOf(o, bi, h, m), k.index(consumers));
     for (int64_t w = 0; w < consumers; ++w)
       memref::StoreOp::create(b, arith::ConstantOp::create(b, b.getI32IntegerAttr(0)), turns,

@@ -7,6 +7,7 @@
 //                   S = K Q^T; mask; P = exp2(S - lse); dV += P dO
 //                   dS = P (V dO^T - delta); dK += dS Q; dQ's sum += dS^T K
 //             dK, dV
+//             (dV in a kernel of its own before it, where plans say `own_dv`)
 //   finish    for each query tile             dQ from its sum
 //   sink      for each head                   dsink = -sum exp2(sink - lse) delta
 //
@@ -62,18 +63,9 @@ protected:
     return k.argument("dq_sum", mlir::MemRefType::get(sizes, b.getF32Type()));
   }
   void askForQueries() { queries = k.queryTables(op); }
-  /// Heads of the work: each part of the columns is one.
-  int64_t columnParts() const { return plan.getInt("column_parts").value_or(1); }
-  /// Sums of a tile of dQ with turns of their own, consumers apart.
-  int64_t sumsOfDq() const {
-    const int64_t parts = columnParts();
-    return parts == 1 ? partsOfDq()
-                      : parts * static_cast<int64_t>(schedule::columnPieces(D, parts).size());
-  }
-  /// Without roles; each has turns of its own.
-  int64_t partsOfDq() const {
-    const auto warps = plan.getInt("warps");
-    return warps ? schedule::partsOfDq(D, *warps) : 1;
+  /// Each has turns of its own.
+  std::vector<int64_t> piecesOfDq() const {
+    return schedule::piecesOfDq(D, plan.getInt("warps").value_or(0), hasOwnDv(op));
   }
   void askForTurns() {
     if (plan.getFlag("ordered").value_or(false))

@@ -110,8 +110,9 @@ Value Kernel::view(Value memref, int64_t cols, int64_t group, bool partial, cons
                               t.leftpad, group, partial, padded, /*once=*/false, cells);
 }
 
-Value Kernel::ring(StringRef name, int64_t rows, int64_t cols, Type element, Value with) {
-  return tile::RingOp::create(b, tile::RingType::get(b.getContext(), {1, rows, cols}, element),
+Value Kernel::ring(StringRef name, int64_t rows, int64_t cols, Type element, Value with,
+                   int64_t slots) {
+  return tile::RingOp::create(b, tile::RingType::get(b.getContext(), {slots, rows, cols}, element),
                               name, with);
 }
 

@@ -51,7 +51,7 @@ public:
   mlir::Value view(mlir::Value memref, int64_t cols, int64_t group, bool partial,
                    const Tables &tables = {}, int64_t padded = 1, bool cells = false);
   mlir::Value ring(llvm::StringRef name, int64_t rows, int64_t cols, mlir::Type element,
-                   mlir::Value with = {});
+                   mlir::Value with = {}, int64_t slots = 1);
   mlir::Value splat(mlir::Value scalar, int64_t rows, int64_t cols);
   mlir::Value wait(mlir::Value ring, mlir::Value it);
   /// The fragment in another element type, rounded.
@@ -98,9 +98,15 @@ private:
 
 inline constexpr float log2e = 1.44269504088896340736f;
 
+/// Whether dV of gradients has a kernel of its own.
+inline bool hasOwnDv(AttentionBackwardOp op) {
+  return op.getPlanAttr().getFlag("own_dv").value_or(false);
+}
+
 void buildAttention(Kernel &kernel, AttentionOp op);
 /// The kernels of gradients, in the order in which they run.
 void buildBackwardPrepare(Kernel &kernel, AttentionBackwardOp op);
+void buildBackwardDv(Kernel &kernel, AttentionBackwardOp op); ///< where `hasOwnDv`
 void buildBackward(Kernel &kernel, AttentionBackwardOp op);
 void buildBackwardFinish(Kernel &kernel, AttentionBackwardOp op);
 void buildBackwardSink(Kernel &kernel, AttentionBackwardOp op);

@@ -101,10 +101,13 @@ struct LowerToTile : flash::impl::FlashLowerToTileBase<LowerToTile> {
     return success();
   }
 
-  static FailureOr<Kernel> makeKernel(func::FuncOp func, const std::string &name, Operation *op) {
+  static FailureOr<Kernel> makeKernel(func::FuncOp func, const std::string &name, Operation *op,
+                                      bool ofDv = false) {
     auto plan = op->getAttrOfType<PlanAttr>("plan");
     if (!plan || !plan.getInt("tile", 0))
       return op->emitOpError("expected a plan with a tile; run flash-select-tiles before");
+    if (ofDv)
+      plan = plan.with("stages", Builder(op->getContext()).getI64IntegerAttr(schedule::stagesOfDv));
     return Kernel(func, name, op, plan);
   }
 
@@ -112,20 +115,24 @@ struct LowerToTile : flash::impl::FlashLowerToTileBase<LowerToTile> {
     return target && schedule::machineOf(target->target()).kernelsOverlap;
   }
 
-  /// Gradients take three kernels, and one more where there is a sink.
+  /// Gradients take three kernels, one more where dV has its own, and where there is a sink.
   LogicalResult lower(func::FuncOp func, AttentionBackwardOp op, SymbolTable &symbols) {
     std::string name = func.getName().str();
     symbols.remove(func);
     struct Part {
       const char *suffix;
       void (*build)(Kernel &, AttentionBackwardOp);
+      bool isThere = true;
     };
     const Part parts[] = {{"_prepare", buildBackwardPrepare},
+                          {"_dv", buildBackwardDv, hasOwnDv(op)},
                           {"", buildBackward},
                           {"_finish", buildBackwardFinish},
-                          {"_sink", buildBackwardSink}};
-    for (const Part &part : ArrayRef(parts).drop_back(op.getSink() ? 0 : 1)) {
-      auto kernel = makeKernel(func, name + part.suffix, op);
+                          {"_sink", buildBackwardSink, bool(op.getSink())}};
+    for (const Part &part : parts) {
+      if (!part.isThere)
+        continue;
+      auto kernel = makeKernel(func, name + part.suffix, op, part.build == buildBackwardDv);
       if (failed(kernel))
         return failure();
       if (*part.suffix)

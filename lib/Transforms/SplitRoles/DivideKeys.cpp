@@ -19,7 +19,10 @@ using namespace flash::tile;
 using flash::schedule::SplitBy;
 
 bool flash::dividesKeys(ForWorkOp work) {
-  return work.walk([](WriteOp) { return WalkResult::interrupt(); }).wasInterrupted();
+  auto ofKeys = [](MaskOp mask) {
+    return mask.getTrans() ? WalkResult::interrupt() : WalkResult::advance();
+  };
+  return work.walk(ofKeys).wasInterrupted();
 }
 
 Reason flash::findKeys(ForWorkOp work, Division &division) {

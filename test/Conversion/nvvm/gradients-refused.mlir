@@ -48,7 +48,7 @@ func.func @together(%m: memref<?x?x?xf32>, %i: index)
   %v = flash_tile.view %m {padded = 64 : i64} : memref<?x?x?xf32> -> <1xf32>
   %q = flash_tile.ring "q" {offset = 0 : i64, barriers = 9216 : i64} : <1x64x64xbf16>
   %r = flash_tile.ring "lse" with %q : !flash_tile.ring<1x64x64xbf16> {offset = 8192 : i64} : <1x1x64xf32>
-  // expected-error @+1 {{filling a ring that is with another behind that is not built for sm_90a}}
+  // expected-error @+1 {{filling a ring that is with another before that is not built for sm_90a}}
   flash_tile.fill %v[%i, %i, %i] -> %r[%i] : <1xf32> -> <1x1x64xf32>
   // expected-error @+1 {{waiting for a ring that is with another before that is not built for sm_90a}}
   %t = flash_tile.wait %r[%i] : <1x1x64xf32> -> <1x64xf32>

@@ -4,15 +4,16 @@
 !t = memref<?x?x?x64xbf16, strided<[?, ?, ?, 1], offset: ?>>
 !l = memref<?x?x?xf32, strided<[?, ?, ?], offset: ?>>
 
-// A row of statistics is one bulk copy, which completes with Q's or dO's. dS is written by the warps of both consumers, one arrival each, before a proxy
+// A row of statistics is one bulk copy, which completes with Q's or dO's, behind a fence: lanes have read the row before it. dS is written by the warps of both consumers, one arrival each, before a proxy
 // fence, and read as transposed left operand: trans-a and trans-b. P and dS come from registers.
 // CHECK-LABEL: llvm.func @gradients(
 // CHECK: nvvm.mbarrier.init %{{.*}}, %c8_i32
 // CHECK: nvvm.griddepcontrol wait
 // CHECK: nvvm.setmaxregister decrease 24
-// CHECK: "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [$0], $1;", "r,r,~{memory}" %[[FULL:.*]], %c512_i32
+// CHECK: nvvm.mbarrier.arrive.expect_tx %[[FULL:.*]], %c16896_i32
+// CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global
+// CHECK: nvvm.fence.proxy {kind = #nvvm.proxy_kind<async.shared>, space = #nvvm.shared_space<cta>}
 // CHECK: "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [$0], [$1], $2, [$3];", "r,l,r,r,~{memory}" %{{.*}}, %{{.*}}, %c512_i32, %[[FULL]]
-// CHECK: nvvm.mbarrier.arrive.expect_tx %{{.*}}, %c16384_i32
 // CHECK: nvvm.setmaxregister increase 240
 // CHECK: nvvm.mbarrier.try_wait.parity
 // CHECK: da, db, 1, 1, 1, 0, 0;
@@ -88,42 +89,33 @@
 // CHECK: scf.for %{{.*}} = %c0{{.*}} to %c8{{.*}} step %c1
 // CHECK: nvvm.setmaxregister increase 240
 
-// Halves of Q and dO by themselves: boxes begin at a half's columns, scores and dP are two products into the same registers
-// that are awaited once, and dV is in flight while dP is awaited.
-// CHECK-LABEL: llvm.func @apart(
-// CHECK: nvvm.setmaxregister decrease 24
-// CHECK: nvvm.mbarrier.arrive.expect_tx %[[FULL:.*]], %c16384_i32
-// CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global %{{.*}}, %[[Q:.*]], %[[FULL]], box[%[[COL:.*]], %{{.*}}, %{{.*}}, %{{.*}}]
-// CHECK: %[[NEXT:.*]] = arith.addi %[[COL]], %c64_i32
-// CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global %{{.*}}, %[[Q]], %[[FULL]], box[%[[NEXT]],
-// CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global %{{.*}}, %[[DO:.*]], %{{.*}}, box[%[[COL]],
-// CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global %{{.*}}, %[[Q]], %{{.*}}, box[%[[OWN:.*]], %{{.*}}, %{{.*}}, %{{.*}}]
-// CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global %{{.*}}, %[[DO]], %{{.*}}, box[%[[OWN]],
+// dV alone: scores, and P from registers. Two slots of Q and of dO, whole panels.
+// CHECK-LABEL: llvm.func @wide_dv(
 // CHECK: nvvm.setmaxregister increase 240
-// CHECK: scf.for {{.*}} vector<64xf32>
-// CHECK: scf.for {{.*}} vector<64xf32>
-// CHECK: nvvm.mbarrier.try_wait.parity
-// CHECK: wgmma.fence
-// CHECK: da, db, 0, 1, 1, 0, 0;
-// CHECK: nvvm.mbarrier.try_wait.parity
-// CHECK: wgmma.fence
-// CHECK-NOT: da, db, 0,
-// CHECK: da, db, 1, 1, 1, 0, 0;
-// CHECK: nvvm.mbarrier.try_wait.parity
-// CHECK: da, db, 0, 1, 1, 0, 0;
-// CHECK: nvvm.mbarrier.try_wait.parity
-// CHECK-NOT: da, db, 0,
-// CHECK: "wgmma.wait_group.sync.aligned 2;"
+// CHECK: wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {{.*}}, da, db, 1, 1, 1, 0, 0;
+// CHECK: "wgmma.wait_group.sync.aligned 0;"
 // CHECK: llvm.intr.exp2
-// CHECK: }, db, 1, 1, 1, 1;
-// CHECK: "wgmma.wait_group.sync.aligned 1;"
+// CHECK: wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {{.*}}}, db, 1, 1, 1, 1;
 
-// Half of the columns of a panel: 64 bytes within its rows. Parts of 96 are a panel and such a half.
-// CHECK-LABEL: llvm.func @parts(
-// CHECK-COUNT-2: wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {{.*}}, da, db, 1, 1, 1, 0, 0;
-// CHECK: wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {{.*}}}, db, 1, 1, 1, 1;
+// Q and dO in turn in two slots, of the other's barriers too. A consumer's part of a piece of dQ is a panel.
+// CHECK-LABEL: llvm.func @wide(
+// CHECK: nvvm.setmaxregister increase 240
+// CHECK: wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {{.*}}, da, db, 1, 1, 1, 0, 0;
+// CHECK: wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {{.*}}, da, db, 1, 1, 1, 0, 0;
+// CHECK: "wgmma.wait_group.sync.aligned 1;"
+// CHECK: llvm.intr.exp2
+// CHECK: "wgmma.wait_group.sync.aligned 0;"
+// CHECK: wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {{.*}}}, db, 1, 1, 1, 1;
+// CHECK: wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {{.*}}, da, db, 1, 1, 1, 1, 1;
+// CHECK: wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {{.*}}, da, db, 1, 1, 1, 1, 1;
+// CHECK: "red.relaxed.gpu.global.add.v4.f32 [$0+0], {$1, $2, $3, $4};"
+
+// Half of the columns of a panel: 64 bytes within its rows. 192 columns are two panels and one that consumers halve.
+// CHECK-LABEL: llvm.func @halves(
+// CHECK: wgmma.mma_async.sync.aligned.m64n192k16.f32.bf16.bf16 {{.*}}}, db, 1, 1, 1, 1;
+// CHECK: wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {{.*}}, da, db, 1, 1, 1, 1, 1;
 // CHECK: arith.remui %{{.*}}, %c64
-// CHECK: wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {{.*}}}, db, 1, 1, 1, 1;
+// CHECK: wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {{.*}}, da, db, 1, 1, 1, 1, 1;
 
 // WHOLE: error: storing via shared memory is not built for sm_90a
 func.func @gradients(%q: !t, %k: !t, %v: !t, %o: !t, %lse: !l, %do: !t, %dq: !t, %dk: !t, %dv: !t, %scale: f32) {
@@ -157,14 +149,14 @@ func.func @used(%q: !t, %k: !t, %v: !t, %o: !t, %lse: !l, %do: !t, %dq: !t, %dk:
 }
 
 !x = memref<?x?x?x256xbf16, strided<[?, ?, ?, 1], offset: ?>>
-func.func @apart(%q: !x, %k: !x, %v: !x, %o: !x, %lse: !l, %do: !x, %dq: !x, %dk: !x, %dv: !x, %scale: f32) {
+func.func @wide(%q: !x, %k: !x, %v: !x, %o: !x, %lse: !l, %do: !x, %dq: !x, %dk: !x, %dv: !x, %scale: f32) {
   flash.attention_backward %q, %k, %v, %o, %lse, %do scale %scale outs(%dq, %dk, %dv : !x, !x, !x) by #flash.mask<dense>
       {target = #flash.target<"sm_90a">} : !x, !x, !x, !x, !l, !x
   return
 }
 
 !w = memref<?x?x?x192xbf16, strided<[?, ?, ?, 1], offset: ?>>
-func.func @parts(%q: !w, %k: !w, %v: !w, %o: !w, %lse: !l, %do: !w, %dq: !w, %dk: !w, %dv: !w, %scale: f32) {
+func.func @halves(%q: !w, %k: !w, %v: !w, %o: !w, %lse: !l, %do: !w, %dq: !w, %dk: !w, %dv: !w, %scale: f32) {
   flash.attention_backward %q, %k, %v, %o, %lse, %do scale %scale outs(%dq, %dk, %dv : !w, !w, !w) by #flash.mask<dense>
       {target = #flash.target<"sm_90a">} : !w, !w, !w, !w, !l, !w
   return

@@ -1,8 +1,8 @@
 // RUN: flash-opt %s --convert-flash-tile-to-nvvm --canonicalize --cse | FileCheck %s
 !m = memref<?x?x?x96xbf16, strided<[?, ?, ?, 1], offset: ?>>
 
-// Six blocks of 16 columns, the last two in the second panel, 64 rows of 128 bytes away. All lanes have read before one of
-// them releases. The product takes A from registers and B as K-major.
+// Six blocks of 16 columns, the last two in the second panel, 64 rows of 128 bytes away. All lanes have read, and fenced that from the next
+// copy, before one of them releases. The product takes A from registers and B as K-major.
 // CHECK-LABEL: llvm.func @read(
 // CHECK:         llvm.inline_asm has_side_effects {{.*}}ldmatrix.sync.aligned.m8n8.x4.shared.b16 {$0, $1, $2, $3}, [$4+0];
 // CHECK:         llvm.inline_asm has_side_effects {{.*}}xor.b32 at, $4, 32;{{.*}}ldmatrix.sync.aligned.m8n8.x4.shared.b16 {$0, $1, $2, $3}, [at+0];
@@ -10,6 +10,7 @@
 // CHECK:         llvm.inline_asm has_side_effects {{.*}}ldmatrix.sync.aligned.m8n8.x4.shared.b16 {$0, $1, $2, $3}, [$4+8192];
 // CHECK:         llvm.inline_asm has_side_effects {{.*}}ldmatrix.sync.aligned.m8n8.x4.shared.b16 {$0, $1, $2, $3}, [at+8192];
 // CHECK-NOT:     ldmatrix
+// CHECK:         nvvm.fence.proxy {kind = #nvvm.proxy_kind<async.shared>, space = #nvvm.shared_space<cta>}
 // CHECK:         nvvm.bar.warp.sync
 // CHECK:         llvm.inline_asm {{.*}}mbarrier.arrive
 // CHECK:         llvm.inline_asm has_side_effects {{.*}}m64n64k16.f32.bf16.bf16{{.*}}}, db, 0, 1, 1, 0;
