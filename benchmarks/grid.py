@@ -367,7 +367,7 @@ def time_rows(a, peers, tell):
     with concurrent.futures.ProcessPoolExecutor(a.jobs, multiprocessing.get_context("fork")) as pool:
         plans = [x.result() for x in [pool.submit(prepare, p, a.target, **how) for how in own.values() for p in wanted]]
     tell(f"kernels of {len(wanted)} problems ready in {time.time() - start:.0f} s with {a.jobs} processes")
-    flush = _timing.flush_buffer()
+    flush = _timing.l2_flush()
     yield dict(gpu=torch.cuda.get_device_name(), target=a.target, torch=torch.__version__, cudnn=torch.backends.cudnn.version(), matrix_tflops=matrix_rate(flush))
     for p, plan in zip(wanted, plans):  # of ours, the first column
         try:

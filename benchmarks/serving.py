@@ -4,9 +4,10 @@
     python3 benchmarks/serving.py [--suite decode,pages,packed] [--only TEXT] [--json [FILE]]
 
 decode: one query row, 32 heads on 8 KV heads of 128, bf16. GB/s of K and V; where they exceed 256 MiB the bar is the bandwidth of a
-device-to-device copy (read and written bytes of this run), elsewhere the better of cuDNN and FlashAttention-2. pages: the same cache in
-pages, against contiguous. packed: sequences of different lengths, against as many of one length and of the same work. Kernels of a row
-are timed in turn after 100 ms of warm-up each, with the L2 cache flushed before every launch; medians of CUDA events.
+device-to-device copy of 4 GiB (read and written bytes of this run), elsewhere the better of cuDNN and FlashAttention-2. pages: the same
+cache in pages, against contiguous. packed: sequences of different lengths, against as many of one length and of the same work. Kernels
+of a row are timed in turn after 100 ms of warm-up each; medians of CUDA events. The L2 cache is flushed before every launch, and left
+without lines that the kernel's loads would have to wait for to be written back.
 """
 import argparse
 import json
@@ -40,7 +41,7 @@ def cache_bytes(batch, keys):
 
 def problems(suites, only=""):
     rows = []
-    for keys in (4096, 16384, 65536, 131072):
+    for keys in (4096, 8192, 16384, 32768, 65536, 131072):
         for batch in (1, 4, 16, 64):
             if cache_bytes(batch, keys) <= MOST:
                 rows.append(dict(suite="decode", name=f"decode batch {batch} keys {keys}", b=batch, keys=keys, bar="copy" if cache_bytes(batch, keys) > LARGE else "peer"))
@@ -67,8 +68,8 @@ def equal_length(lengths):
 class Bench:
     def __init__(self):
         torch = _timing.pytorch("serving.py")
-        self.torch, self.flush = torch, _timing.flush_buffer()
-        x = torch.empty(1 << 28, device="cuda")
+        self.torch, self.flush = torch, _timing.l2_flush(clean=True)
+        x = torch.zeros(1 << 30, device="cuda")
         y = torch.empty_like(x)
         self.copy = 2 * x.nbytes / self.times([lambda: y.copy_(x)])[0] / 1e6  # GB/s
 

@@ -527,7 +527,7 @@ def main():
     print(f"{gpu}: {len(wanted)} problems, {len(entries)} of them in the log\n{HEADER}", flush=True)
     # Processes of their own, not forks: CUDA is in use here.
     with concurrent.futures.ProcessPoolExecutor(a.jobs, multiprocessing.get_context("spawn")) as pool:
-        search = Search(pool, _timing.flush_buffer(), log, start + a.seconds, a.elements.split(",")[0])
+        search = Search(pool, _timing.l2_flush(), log, start + a.seconds, a.elements.split(",")[0])
         for p in follow(left, len(left)):
             if not search.more():
                 break
