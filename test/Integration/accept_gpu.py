@@ -98,15 +98,16 @@ def backward_timings():
 
 
 def backward_checks():
+    of = lambda script, t, *options: lambda a: [HERE / script, *options, *backward(a, t)]
+    for target in TARGETS:  # the longest first
+        yield f"repeat-{target}", of("repeat_gpu.py", target, "--target", target, "--jobs", str(SHARDS))
+        yield f"launches-{target}", of("launches_gpu.py", target, "--targets", target, "--jobs", str(SHARDS))
+        yield f"graph-{target}", of("graph_gpu.py", target, "--target", target, "--jobs", str(SHARDS), "--replays", "2000")
     for target in TARGETS:
-        of = lambda script, *options, t=target: lambda a: [HERE / script, *options, *backward(a, t)]
         for shard in range(SHARDS):
             yield f"handed-{target}-{shard}", lambda a, t=target, s=shard: [HERE / "by_hand.py", *backward(a, t), a.folder / "run.py", handed(a, t, s, '"bwd": true'), "--target", t]
             yield f"serving-{target}-{shard}", lambda a, t=target, s=shard: [HERE / "random_serving.py", a.folder, "--target", t, "--seed", str(1000 * (s + 1)), "--count", "75", *backward(a, t)]
             yield f"random-{target}-{shard}", lambda a, t=target, s=shard: [HERE / "random_gpu.py", a.folder, "--target", t, "--seed", str(5 + 50 * s), "--count", "50", "--jobs", "2", *backward(a, t)]
-        yield f"launches-{target}", of("launches_gpu.py", "--targets", target, "--jobs", str(SHARDS))
-        yield f"graph-{target}", of("graph_gpu.py", "--target", target, "--jobs", str(SHARDS), "--replays", "2000")
-        yield f"repeat-{target}", of("repeat_gpu.py", "--target", target, "--jobs", str(SHARDS))
         yield f"train-{target}", lambda a, t=target: [HERE / "train_gpu.py", "--target", t, *backward(a, t)[1:]]
 
 
