@@ -205,7 +205,7 @@ class InProcess:
 @pytest.fixture
 def pretended(monkeypatch, tmp_path):
     cuda = types.SimpleNamespace(device_count=lambda: 1, get_device_name=lambda *_: "NVIDIA Pretended")
-    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(cuda=cuda, empty=lambda *_, **__: None, uint8="uint8", Tensor=type(None)))
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(cuda=cuda, zeros=lambda *_, **__: None, int32="int32", Tensor=type(None)))
     monkeypatch.setattr(tune, "Bench", PretendedBench)
     monkeypatch.setattr(tune, "axes", lambda *_: {"tile": [(128, n) for n in range(64, 257, 16)], "stages": [1, 2]})
     monkeypatch.setattr(tune.concurrent.futures, "ProcessPoolExecutor", InProcess)
