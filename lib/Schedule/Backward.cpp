@@ -451,7 +451,7 @@ std::vector<Part> backwardParts(const Plan &plan, const Problem &problem) {
   const int64_t tiles = backwardQueryTiles(plan, problem),
                 rows = tiles / max(batch, 1) * plan.tileM;
   using Sizes = std::vector<int64_t>;
-  const Sizes sum = {rows, problem.heads, plan.headTile}, statistic = {problem.heads, rows};
+  const Sizes sum = {rows, problem.heads, problem.headSize}, statistic = {problem.heads, rows};
   auto of = [&](Sizes sizes) {
     if (!problem.packedQ)
       sizes.insert(sizes.begin(), problem.batch);

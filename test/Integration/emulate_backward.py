@@ -51,6 +51,10 @@ CASES += [
     ((64, 256), 70, 100, 1, 1, dict(causal=True)),
     ((248, 136), (20, 0, 65), (70, 3, 40), 2, 1, dict(causal=True, deterministic=True)),
     ((256, 256), 40, 70, 2, 2, dict(target="sm_86", deterministic=True)),
+    ((8, 8), 70, 100, 1, 1, dict(deterministic=True)),
+    ((104, 120), 70, 100, 2, 1, dict(causal=True, plan='#flash.plan<stages = 2, tile = [64, 64], split_by = "columns">')),
+    ((136, 160), 70, 100, 1, 1, dict(target="sm_86")),
+    ((160, 160), 40, 70, 1, 1, dict(target="sm_89", deterministic=True)),
     ((104, 96), 70, 100, 1, 1, dict(target="sm_86", sink=(0.3,), chunk=32, window=(20, 0), sink_tokens=4)),
 ]
 
@@ -94,7 +98,7 @@ def run(heads, sq, sk, hq, hkv, element="bf16", target="sm_80", sink=None, softc
     tiles_q, width = tiles(total_q, tile_m), padded[0] if padded in ([192, 128], [64, 256]) else max(padded)
     arrays = dict(q=q, k=k, v=v, do=do, o=o.astype(dtype), lse=lse.astype(np.float32))
     arrays |= dict(dq=np.full_like(q, np.nan), dk=np.full_like(k, np.nan), dv=np.full_like(v, np.nan))
-    arrays |= dict(dq_sum=np.full((hq, tiles_q * tile_m, width), np.nan, np.float32).transpose(1, 0, 2))
+    arrays |= dict(dq_sum=np.full((hq, tiles_q * tile_m, d), np.nan, np.float32).transpose(1, 0, 2))
     arrays |= {name: np.full((hq, tiles_q * tile_m), np.nan, np.float32) for name in ("lse_log2", "delta")}
     arrays = {name: x.reshape(shape(x)) for name, x in arrays.items()}
     threads = next(kernel["threads"] for kernel in kernels if kernel["op"] == "attention_backward")

@@ -147,6 +147,10 @@ def sm90_cases():
         for d, structure in STRUCTURES:
             yield d, d, mask, "bf16", (structure,)
     yield 40, 72, "causal", "bf16", ()  # padded
+    for d in (8, 72, 104, 160):
+        for mask in ("dense", "causal"):
+            yield d, d, mask, "bf16", ("backward",)
+        yield d, d, "causal", "bf16", ("backward", "ordered")
     for records in sorted((Path(__file__).resolve().parents[2] / "python/flash_mlir/records").glob("*.json")):
         # Problems of several lengths or windows may have one kernel.
         kernels = {(r["head_size"], r["head_size_v"], r["mask"], r["element"], (r["plan"][len("#flash.plan<") : -1], *(["backward"] if r.get("backward") else [])))

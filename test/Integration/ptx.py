@@ -76,24 +76,31 @@ class Warp:
         self.groups, self.open = [], []
 
     def run(self):
-        """To the next barrier: what it is, and for a reduction its predicate and where the result goes."""
-        kernel = self.block.kernel
-        while (counter := int(self.counters.min())) < len(kernel.code):
-            self.active = self.counters == counter
-            self.counters[self.active] += 1
-            line = kernel.code[counter]
+        """To the next barrier: what it is, and for a reduction its predicate and where the result goes. Lanes that come to what all do
+        together wait for the others there."""
+        kernel, waiting = self.block.kernel, np.zeros(32, bool)
+        while (counter := int(np.where(waiting, len(kernel.code), self.counters).min())) < len(kernel.code) or waiting.any():
+            if counter == len(kernel.code):
+                counter, waiting = int(self.counters[waiting][0]), np.zeros(32, bool)
+                assert (self.counters == counter).all(), "a barrier in divergent code"
+            self.active = (self.counters == counter) & ~waiting
+            guard, line = None, kernel.code[counter]
             if line[0] == "@":
                 guard, line = line.split(None, 1)
-                holds = self.registers[guard.lstrip("@!")]
-                self.active = self.active & (~holds if guard[1] == "!" else holds)
             name, _, rest = line.replace("\t", " ").partition(" ")
             parts, operands = name.split("."), [x for x in map(str.strip, OPERAND.findall(rest)) if x]
+            if ("sync" in parts or parts[0] in ("bar", "barrier")) and not self.active.all():
+                waiting |= self.active
+                continue
+            self.counters[self.active] += 1
+            if guard:
+                holds = self.registers[guard.lstrip("@!")]
+                self.active = self.active & (~holds if guard[1] == "!" else holds)
             if parts[0] == "bra":
                 self.counters[self.active] = kernel.labels[operands[0]]
             elif parts[0] == "ret":
                 self.counters[self.active] = len(kernel.code)
             elif parts[0] in ("bar", "barrier") and parts[1] != "warp":
-                assert self.active.all(), "a barrier in divergent code"
                 return (name, counter, self.value(operands[-1], "pred") if "red" in parts else None, operands[0])
             else:
                 getattr(self, "do_" + parts[0])(parts, operands)

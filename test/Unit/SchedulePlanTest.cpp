@@ -258,6 +258,20 @@ TEST(Plan, PiecesOfDqAreAllOfItsColumns) {
     }
 }
 
+TEST(Plan, TheSumOfDqHasNoColumnsBesideTheHeads) {
+  for (Target target : {Target::cpu, Target::sm80, Target::sm90})
+    for (int64_t headSize = 8; headSize <= 256; headSize += 8) {
+      Problem p = problem(target);
+      p.backward = true, p.headSize = p.headSizeV = headSize;
+      const Plan plan = planned(p);
+      EXPECT_GE(plan.headTile, headSize);
+      const Part sum = backwardParts(plan, p).front();
+      EXPECT_EQ(sum.name, "dq_sum");
+      const int64_t rows = ceilDiv(p.lenQ, plan.tileM) * plan.tileM;
+      EXPECT_EQ(sum.sizes, (std::vector<int64_t>{p.batch, rows, p.heads, headSize}));
+    }
+}
+
 TEST(Plan, GradientsRefused) {
   Problem p = problem(Target::sm90);
   p.backward = true;

@@ -193,10 +193,34 @@ void Fragments::keepTurn(B &b, tile::KeepTurnOp op, tile::KeepTurnOp::Adaptor in
   passTurn(b, place, laneId(b));
 }
 
+/// Whether eight columns from `col` on are the sum's, which is as wide as the heads are; null: all
+/// of its fragments are, for tiles are no wider.
+static Value isOfSum(B &b, const Kernel &kernel, tile::ViewOp view, IrInt col) {
+  const int64_t cols = view.getView().getType().getShape()[0];
+  bool isWider = false; // the tile that its product is of
+  func::FuncOp(kernel.func).walk([&](tile::RingOp ring) {
+    isWider |= ring.getName() == "k" && ring.getType().getShape()[2] > cols;
+  });
+  return isWider ? lessThan(col, cols).get() : Value();
+}
+
+/// `text` of as many operands, where `isWanted` (or null: always) says so.
+static void where(B &b, Value isWanted, SmallVector<Value> operands, const std::string &text,
+                  const std::string &constraints) {
+  const std::string guard = isWanted ? "@$" + std::to_string(operands.size()) + " " : "";
+  if (isWanted)
+    operands.push_back(isWanted);
+  inlineAsm(b, LLVM::LLVMVoidType::get(b.getContext()), operands, guard + text,
+            constraints + (isWanted ? ",b" : "") + ",~{memory}");
+}
+
 /// In one lane, always the same: groups of copies are a thread's own.
-static void inFirstLane(B &b, ValueRange operands, StringRef text, StringRef constraints) {
+static void inFirstLane(B &b, ValueRange operands, StringRef text, StringRef constraints,
+                        Value isWanted = {}) {
   SmallVector<Value> all(operands);
   all.push_back(arith::CmpIOp::create(b, arith::CmpIPredicate::eq, laneId(b), i32(b, 0)));
+  if (isWanted)
+    all.back() = arith::AndIOp::create(b, all.back(), isWanted);
   inlineAsm(b, LLVM::LLVMVoidType::get(b.getContext()), all,
             ("@$" + Twine(operands.size()) + " " + text).str(),
             (constraints + "b,~{memory}").str());
@@ -225,13 +249,13 @@ void Fragments::addRows(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in) {
     Value base = kernel.address(b, view, in.getBatch(), in.getHead(), at.get(), toIndex(b, col));
     for (int64_t cell = 0; cell < cells; ++cell) {
       const int64_t first = cell / 2 * grid.cols * side + cell % 2 * cellCols;
+      Value isThere = isOfSum(b, kernel, view, IrInt(b, toIndex(b, col)) + first);
       for (int64_t i = 0; i < 2; ++i) {
         Value one = LLVM::ExtractElementOp::create(
             b, in.getValue(), i32(b, (slot / 2 * cells + cell) * 4 + slot % 2 * 2 + i));
-        inlineAsm(b, LLVM::LLVMVoidType::get(b.getContext()), ValueRange{base, one},
-                  "red.relaxed.gpu.global.add.f32 [$0+" + std::to_string((first + i) * 4) +
-                      "], $1;",
-                  "l,f,~{memory}");
+        where(b, isThere, {base, one},
+              "red.relaxed.gpu.global.add.f32 [$0+" + std::to_string((first + i) * 4) + "], $1;",
+              "l,f");
       }
     }
   }
@@ -276,6 +300,7 @@ void Fragments::addCells(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in) {
     for (int64_t cell = 0; cell < cells; ++cell) {
       const int64_t number = cell / 2 * grid.cols * 2 + cell % 2,
                     at = number * cellBytes + (slot ? group * groupBytes : 0);
+      Value isThere = slot ? Value() : isOfSum(b, kernel, view, col + number * cellCols);
       for (int64_t i = 0; i < cellValues; i += atOnce) {
         SmallVector<Value> operands{base};
         for (int64_t j = i; j < i + atOnce; ++j)
@@ -283,13 +308,13 @@ void Fragments::addCells(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in) {
               b, in.getValue(), i32(b, (group * cells + cell) * cellValues + j)));
         const std::string place = std::to_string(at + inCell(i) * sizeof(float));
         if (atOnce == 1)
-          inlineAsm(b, LLVM::LLVMVoidType::get(b.getContext()), operands,
-                    "red.relaxed.gpu.global.add.f32 [$0+" + place + "], $1;", "l,f,~{memory}");
+          where(b, isThere, operands, "red.relaxed.gpu.global.add.f32 [$0+" + place + "], $1;",
+                "l,f");
         else
-          inlineAsm(b, LLVM::LLVMVoidType::get(b.getContext()), operands,
-                    (slot ? "st.shared.v4.f32 [$0+" : "red.relaxed.gpu.global.add.v4.f32 [$0+") +
-                        place + "], {$1, $2, $3, $4};",
-                    slot ? "r,f,f,f,f,~{memory}" : "l,f,f,f,f,~{memory}");
+          where(b, isThere, operands,
+                (slot ? "st.shared.v4.f32 [$0+" : "red.relaxed.gpu.global.add.v4.f32 [$0+") +
+                    place + "], {$1, $2, $3, $4};",
+                slot ? "r,f,f,f,f" : "l,f,f,f,f");
       }
     }
   }
@@ -298,11 +323,21 @@ void Fragments::addCells(B &b, tile::StoreOp op, tile::StoreOp::Adaptor in) {
   // Written through the generic proxy, read by the copy engine (PTX ISA, "Async proxy").
   fenceProxies(b);
   NVVM::SyncWarpOp::create(b, i32(b, -1));
-  for (int64_t group = 0; group < groupsOf(shape[0]); ++group)
-    inFirstLane(b, {placeOf(group, constant(row, 0)), slot},
+  Value isThere = isOfSum(b, kernel, view, col), bytes;
+  if (isThere) {
+    IrInt left = constant(col, view.getView().getType().getShape()[0]) - col;
+    bytes = toI32(b, min(left * (cellBytes / cellCols), groupBytes).get());
+  }
+  for (int64_t group = 0; group < groupsOf(shape[0]); ++group) {
+    SmallVector<Value> operands{placeOf(group, constant(row, 0)), slot};
+    if (bytes)
+      operands.push_back(bytes);
+    inFirstLane(b, operands,
                 "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [$0], [$1+" +
-                    std::to_string(group * groupBytes) + "], " + std::to_string(groupBytes) + ";",
-                "l,r,");
+                    std::to_string(group * groupBytes) + "], " +
+                    (bytes ? "$2" : std::to_string(groupBytes)) + ";",
+                bytes ? "l,r,r," : "l,r,", isThere);
+  }
   inFirstLane(b, {}, "cp.async.bulk.commit_group;", "");
 }
 
@@ -336,6 +371,9 @@ Value Fragments::loadSum(B &b, tile::LoadOp op, tile::LoadOp::Adaptor in) {
   const int64_t ofLane = addsFours ? cellValues : 1;
   auto [dealtRow, dealtCol] = dealt(b, op.getResult().getType());
   IrInt row = IrInt(b, in.getRow()) + IrInt(b, dealtRow), col(b, dealtCol);
+  const int64_t cols = viewOf(op.getView()).getView().getType().getShape()[0];
+  if (cols < op.getResult().getType().getShape()[1]) // the others are not stored
+    col = min(col, cols - schedule::combineColumns);
   IrInt inRows = remainder(row, cellRows),
         lane = remainder(inRows, cellRows / 2) * 4 + floorDiv(remainder(col, cellCols), pair);
   IrInt first = floorDiv(col, cellCols) * (cellCols * cellRows) + lane * ofLane +

@@ -75,7 +75,7 @@ void SideBuilder::prepare() {
   Value ov = k.view(o, headSizeV, 1, false, queries),
         dov = k.view(dO, headSizeV, 1, false, queries);
   Value lv = k.view(lse, 1, 1, false, queries), l2v = padded(lse2, 1), ev = padded(delta, 1),
-        sumv = padded(sum, D);
+        sumv = padded(sum, headSize);
   auto prepareRows = [&](ArrayRef<Value> rows, Value h, Value bi) {
     struct Loaded {
       Value o, dO, lse;

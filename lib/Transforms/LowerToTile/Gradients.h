@@ -56,10 +56,10 @@ protected:
   Value statistic(llvm::StringRef name, Value like) {
     return k.argument(name, like.getType(), /*keepLast=*/false);
   }
-  /// The f32 sum of dQ, as wide as tiles are.
+  /// The f32 sum of dQ, as wide as the heads are: tiles may be wider.
   Value sumOfDq() {
     llvm::SmallVector<int64_t> sizes(mlir::cast<mlir::ShapedType>(op.getQ().getType()).getShape());
-    sizes.back() = D;
+    sizes.back() = headSize;
     return k.argument("dq_sum", mlir::MemRefType::get(sizes, b.getF32Type()));
   }
   void askForQueries() { queries = k.queryTables(op); }
@@ -77,7 +77,7 @@ protected:
   /// The sum of dQ as blocks add to it; of zeros any order is right. Four warps of sm_86 spill for
   /// it unless in turn.
   Value inCells(Value sum) {
-    return padded(sum, D,
+    return padded(sum, headSize,
                   target != schedule::Target::cpu &&
                       (N > 32 || D <= 128 || plan.getFlag("ordered").value_or(false)));
   }
