@@ -145,24 +145,6 @@ LogicalResult prepare(ModuleOp module, ArrayRef<flash::schedule::Record> records
   return success();
 }
 
-/// The plan of every attention and its gradients in the module, one after the other.
-FailureOr<std::string> explanationOf(ModuleOp module) {
-  std::string text;
-  WalkResult result = module.walk([&](flash::ProblemOpInterface op) -> WalkResult {
-    FailureOr<flash::schedule::Plan> plan = flash::planOf(op);
-    if (failed(plan))
-      return failure();
-    text +=
-        flash::schedule::explain(flash::problemOf(op, op.getTargetAttr().target()), *plan, json);
-    return success();
-  });
-  if (result.wasInterrupted())
-    return failure();
-  if (text.empty())
-    return module.emitError("expected an attention or its gradients to explain, there is none");
-  return text;
-}
-
 /// Where a failure has no better place, the module's.
 FailureOr<std::string> orError(ModuleOp module, llvm::Expected<std::string> text) {
   if (!text)
@@ -222,6 +204,31 @@ FailureOr<std::string> kernelOf(ModuleOp module) {
     return std::move(cubin);
   }
   }
+}
+
+/// The plan of every attention and its gradients in the module, one after the other.
+FailureOr<std::string> explanationOf(ModuleOp module) {
+  auto byHand = [](flash::ProblemOpInterface op) {
+    return op->hasAttr("plan") ? WalkResult::interrupt() : WalkResult::advance();
+  };
+  // The passes may have something against a plan that the planner took.
+  if (module.walk(byHand).wasInterrupted() &&
+      failed(kernelOf(*OwningOpRef<ModuleOp>(module.clone()))))
+    return failure();
+  std::string text;
+  WalkResult result = module.walk([&](flash::ProblemOpInterface op) -> WalkResult {
+    FailureOr<flash::schedule::Plan> plan = flash::planOf(op);
+    if (failed(plan))
+      return failure();
+    text +=
+        flash::schedule::explain(flash::problemOf(op, op.getTargetAttr().target()), *plan, json);
+    return success();
+  });
+  if (result.wasInterrupted())
+    return failure();
+  if (text.empty())
+    return module.emitError("expected an attention or its gradients to explain, there is none");
+  return text;
 }
 
 } // namespace

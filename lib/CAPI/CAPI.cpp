@@ -113,6 +113,8 @@ FlashStatus flash_explain(const char *problem, int json, FlashBytes *text) {
   return with(readRequest(problem), text, [&](const Request &r) {
     if (r.merge)
       return refuse(text, invalid("expected an attention to explain, a merge has no plan"));
+    if (Outcome failure = Program::refuse(r))
+      return refuse(text, *failure);
     return finish(schedule::explain(r.problem, r.plan, json != 0), text);
   });
 }

@@ -86,6 +86,10 @@ Or<std::unique_ptr<Program>> Program::compile(const std::string &text) {
   return program;
 }
 
+Outcome Program::refuse(const Request &request) {
+  return request.byHand.empty() ? std::nullopt : Compilation().run(opText(request), request);
+}
+
 Outcome Program::compile() {
   Compilation compilation;
   if (Outcome failure = compilation.run(mlir, request))

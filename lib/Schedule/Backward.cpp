@@ -247,6 +247,7 @@ static void chooseTile(Plan &plan, const Problem &problem, const PlanOverrides &
                      plan.consumers != max(tile.consumers, 1);
   plan.splitBy = overrides.splitBy.value_or(other ? SplitBy::rows : tile.splitBy);
   plan.stagedColumns = overrides.stagedColumns.value_or(0);
+  plan.reasons.staging = overrides.stagedColumns ? overrides.why : "";
   plan.overlap = overrides.overlap.value_or(false);
   if (consumers) {
     auto isTooLarge = [&] {
@@ -386,7 +387,7 @@ std::variant<Plan, Refusal> planBackward(Plan plan, const Problem &problem,
     if (auto why = whyNotOnSm90(plan, problem)) {
       plan.roles = false;
       chooseTile(plan, problem, overrides);
-      plan.reasons.tile += "; warps in step: " + *why;
+      plan.reasons.roles = "not a producer and consumers: " + *why;
     }
   }
   plan.reasons.packGqa = "a tile of keys walks the query heads of its KV head one by one";

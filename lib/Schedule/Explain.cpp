@@ -92,6 +92,11 @@ static std::string share(int64_t part, int64_t whole) {
   return whole == 0 ? "0 %" : tenths(100.0 * double(part) / double(whole)) + " %";
 }
 
+/// What consumers, or warps in step, divide among them.
+static std::string splitWord(const Problem &problem, const Plan &plan) {
+  return problem.backward && plan.roles ? "keys" : std::string(splitByName(plan.splitBy));
+}
+
 static std::string sizeWord(int64_t size) { return size == unknown ? "any" : number(size); }
 
 static std::string maskWords(const Mask &mask) {
@@ -189,10 +194,10 @@ void Text::block() {
       number(plan.threads) + " of " + number(facts.machine.maxThreads) + " threads";
   if (plan.roles)
     line("roles", "1 producer, " + number(plan.consumers) + " consumers that split the " +
-                      (problem.backward ? "keys" : std::string(splitByName(plan.splitBy))) + ", " +
-                      threads);
+                      splitWord(problem, plan) + ", " + threads);
   else
-    line("warps", number(plan.consumers * warpgroupWarps) + " that copy and compute, " + threads);
+    line("warps", number(plan.consumers * warpgroupWarps) + " that copy and compute, " + threads,
+         plan.reasons.roles);
   products();
   line("shared", number(plan.sharedBytes) + " of " + number(facts.machine.sharedBytesPerBlock) +
                      " bytes (" + share(plan.sharedBytes, facts.machine.sharedBytesPerBlock) + ")");
@@ -258,8 +263,11 @@ void Text::launches() {
   if (plan.order == WorkOrder::dynamic && facts.known)
     order += ", L2 sections of " + number(facts.section) + " heads";
   line("order", order, plan.reasons.order);
-  if (!facts.known)
+  if (!facts.known) {
+    line("waves", "known with all sizes, as are blocks" +
+                      std::string(problem.backward ? ", kernels and workspace" : ""));
     return;
+  }
   line("waves", number(facts.tiles) + " tiles on " + number(smsOf(problem)) +
                     (facts.gpu             ? " SMs: "
                      : smsOf(problem) == 1 ? " worker: "
@@ -308,7 +316,7 @@ static std::string asJson(const Problem &problem, const Plan &plan, const Facts 
                   {"head_v", plan.headTileV},
                   {"stages", plan.stages},
                   {"consumers", plan.consumers},
-                  {"split_by", splitByName(plan.splitBy)},
+                  {"split_by", splitWord(problem, plan)},
                   {"overlap", plan.overlap}};
   if (problem.backward)
     json["tile"].update({{"own_dv", plan.ownDv},
@@ -324,6 +332,8 @@ static std::string asJson(const Problem &problem, const Plan &plan, const Facts 
                          {"early_wait", plan.earlyWait},
                          {"ping_pong", plan.pingPong}});
   json["tile"]["why"] = plan.reasons.tile;
+  if (!plan.reasons.roles.empty())
+    json["tile"]["why_in_step"] = plan.reasons.roles;
   if (facts.gpu) {
     if (!problem.backward) {
       json["tile"]["transfer"] = transferName(plan.transfer);

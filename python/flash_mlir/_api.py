@@ -534,7 +534,11 @@ def _problem_of(q, k, v, element, causal, window, attention_chunk, sink_tokens, 
                 backward=False, deterministic=False):
     options, _, _ = _check.options(causal, window, attention_chunk, sink_tokens, None, softcap, num_splits, pack_gqa)
     if backward:
+        if num_splits or pack_gqa is not None:
+            raise ValueError("num_splits and pack_gqa are attention's, gradients have neither; leave them out")
         options.update(backward=True, deterministic=_check.flag("deterministic", deterministic))
+    elif _check.flag("deterministic", deterministic):
+        raise ValueError("deterministic is of gradients, attention always is; add backward=True or leave it out")
     if plan is not None:
         options["plan"] = plan
     if passes is not None:

@@ -87,7 +87,7 @@ def test_refusals():
         flash_mlir.explain(*SHAPES, element="f32")
 
 
-FLAGS = "overlap", "defer_max", "q_in_regs", "early_wait", "ping_pong", "exact_counts", "stealing", "multicast", "persistent", "pack_gqa"
+FLAGS = "in_step", "ordered", "own_dv", "alternate", "late_v", "late_dp", "overlap", "defer_max", "q_in_regs", "early_wait", "ping_pong", "exact_counts", "stealing", "multicast", "persistent", "pack_gqa"
 FIELDS = {
     "tile": [[64, 32], [64, 64], [64, 96], [128, 32], [128, 48], [128, 64], [128, 128], [192, 80], [256, 64], [16, 8]],
     "stages": [1, 2, 3, 4],
@@ -105,19 +105,37 @@ MASKS = [{}, dict(causal=True), dict(window=(100, 0)), dict(causal=True, attenti
 fields = st.sampled_from(list(FIELDS)).flatmap(lambda field: st.tuples(st.just(field), st.sampled_from(FIELDS[field])))
 
 
+def test_what_gradients_do_not_have_is_refused():
+    for call in (dict(num_splits=2), dict(pack_gqa=True), dict(pack_gqa=False)):
+        with pytest.raises(ValueError, match="num_splits and pack_gqa are attention's, gradients have neither; leave them out"):
+            flash_mlir.explain(*SHAPES, backward=True, **call)
+    with pytest.raises(ValueError, match="deterministic is of gradients"):
+        flash_mlir.explain(*SHAPES, deterministic=True)
+
+
+def test_gradients_say_why_warps_are_in_step_and_what_is_divided():
+    shapes = [(2, 1024, 8, 96)] * 3
+    text = flash_mlir.explain(*shapes, backward=True)
+    assert "because: not a producer and consumers: expected consumers to divide dQ" in text.replace("\n", " ")
+    assert "the copy engine adds dQ" not in text
+    assert "consumers to divide dQ" in flash_mlir.explain(*shapes, backward=True, json=True)["tile"]["why_in_step"]
+    assert flash_mlir.explain(*[(2, 1024, 8, 64)] * 3, backward=True, json=True)["tile"]["split_by"] == "keys"
+
+
 @settings(max_examples=120, deadline=None, derandomize=True)
-@given(st.sampled_from(["sm_80", "sm_86", "sm_89", "sm_90a", "cpu"]), st.sampled_from(HEADS), st.sampled_from([1, 300]), st.sampled_from([1, 2]), st.sampled_from(MASKS),
+@given(st.booleans(), st.sampled_from(["sm_80", "sm_86", "sm_89", "sm_90a", "cpu"]), st.sampled_from(HEADS), st.sampled_from([1, 300]), st.sampled_from([1, 2]), st.sampled_from(MASKS),
        st.lists(fields, max_size=4, unique_by=lambda field: field[0]))
-def test_a_plan_that_explain_accepts_compiles(target, head, queries, group, mask, fields):
+def test_a_plan_that_explain_accepts_compiles(backward, target, head, queries, group, mask, fields):
     plan = "#flash.plan<" + ", ".join(f"{field} = {value}" for field, value in fields) + ">"
     shapes = (2, queries, 2 * group, head[0]), (2, 400, 2, head[0]), (2, 400, 2, head[1])
     options = dict(mask, plan=plan, target=target)
     try:
-        flash_mlir.explain(*shapes, **options)
-    except ValueError:
+        flash_mlir.explain(*shapes, backward=backward, **options)
+    except (ValueError, NotImplementedError) as e:
+        assert str(e).count("\n") == 0, "one sentence"
         return
     problem = _api._problem_of(*shapes, **dict(dict(element="bf16", causal=False, window=(-1, -1), attention_chunk=0, softcap=0.0, sink=False, num_splits=0,
-                                                   pack_gqa=None, passes=None, sink_tokens=0), **options))
+                                                   pack_gqa=None, passes=None, sink_tokens=0, backward=backward), **options))
     handle = ctypes.c_void_p()
     _library.call("flash_compile", problem.encode(), ctypes.byref(handle))
     _library.Program(handle)

@@ -258,11 +258,11 @@ def test_one_program_serves_every_number_of_splits_of_the_planner(fake):
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
-@pytest.mark.parametrize("d, columns", [(64, 64), (128, 128), (256, 256), (72, 96), (136, 192)])
-def test_gradients_need_one_dq_in_f32_and_two_numbers_a_row(fake, target, d, columns):
-    """Of whole tiles of queries and padded columns, with any number of query heads to a KV head; turns besides where they are taken."""
+@pytest.mark.parametrize("d", [8, 40, 64, 72, 128, 136, 256])
+def test_gradients_need_one_dq_in_f32_and_two_numbers_a_row(fake, target, d):
+    """Of whole tiles of queries, with any number of query heads to a KV head; turns besides where they are taken."""
     b, sq, hq = 2, 1024, 8
-    kept = b * sq * hq * (columns + 2)
+    kept = b * sq * hq * (d + 2)
     for hkv in (1, 8):
         tensors = call(b, sq, 700, hq, hkv, d)
         tensors += [tensor(b"d" + t.name, O, t.size[: t.rank]) for t in tensors[:3]] + [tensor(b"do", O, (b, sq, hq, d))]

@@ -49,6 +49,9 @@ public:
   /// The counters of what was launched on a device.
   Or<cuda::Loaded::Bytes> counters(int device);
 
+  /// What the passes have against a plan by hand that the planner took.
+  static Outcome refuse(const Request &request);
+
 private:
   explicit Program(Request request);
   Outcome compile();

@@ -66,8 +66,8 @@ std::optional<Transfer> parseTransfer(std::string_view name);
 
 /// Why each decision fell as it did; one sentence fragment each.
 struct Reasons {
-  std::string mask, tile, ownDv, packGqa, splits, order, ordered, stealing, transfer, staging,
-      readOnce;
+  std::string mask, tile, roles, ownDv, packGqa, splits, order, ordered, stealing, transfer,
+      staging, readOnce;
 };
 
 struct Plan {
