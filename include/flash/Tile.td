@@ -54,7 +54,7 @@ def TileType   : Tile_Type<"Tile", "tile", 2,
 def FragType   : Tile_Type<"Frag", "frag", 2,
     "rows x cols values in registers, rows spread over the warps of the role; Mx1 broadcasts along rows">;
 def FlightType : Tile_Type<"Flight", "flight", 2,
-    "a fragment that a multiplication is still writing; only mma_wait, or an mma that adds to it, may take it">;
+    "a fragment that a multiplication is still writing; only mma_wait may take it">;
 
 //===----------------------------------------------------------------------===//
 // Enums, attributes, the unit interface
@@ -334,18 +334,11 @@ def FillOp : Tile_Op<"fill", "copy"> {
   let meaning = [{
     Waits until the slot's previous ordinal is released, then copies rows [row, row + rows) x [0, cols), zeros
     outside the length. Visible only through `wait` of the same ordinal. The ordinals of one slot come without gaps.
-    A view of one column fills a slot of one row: row r as its column r - row. With `col` the copy begins at that column,
-    a multiple of the slot's, and takes as many as the slot has, zeros behind the view's last.
+    A view of one column fills a slot of one row: row r as its column r - row.
   }];
-  let example = [{flash_tile.fill %v[%b, %h, %row] -> %k[%it] : <64xbf16> -> <2x128x64xbf16>
-    flash_tile.fill %v[%b, %h, %row] col %c128 -> %q[%it] : <256xbf16> -> <2x64x128xbf16>}];
-  let arguments = (ins ViewType:$view, Index:$batch, Index:$head, Index:$row, RingType:$ring, Index:$it, Optional<Index>:$col);
-  let builders = [OpBuilder<(ins "::mlir::Value":$view, "::mlir::Value":$batch, "::mlir::Value":$head, "::mlir::Value":$row,
-                                 "::mlir::Value":$ring, "::mlir::Value":$it), [{
-    build($_builder, $_state, view, batch, head, row, ring, it, /*col=*/::mlir::Value());
-  }]>];
-  let assemblyFormat = [{ $view `[` $batch `,` $head `,` $row `]` (`col` $col^)? `->` $ring `[` $it `]` attr-dict
-    `:` type($view) `->` type($ring) }];
+  let example = "flash_tile.fill %v[%b, %h, %row] -> %k[%it] : <64xbf16> -> <2x128x64xbf16>";
+  let arguments = (ins ViewType:$view, Index:$batch, Index:$head, Index:$row, RingType:$ring, Index:$it);
+  let assemblyFormat = "$view `[` $batch `,` $head `,` $row `]` `->` $ring `[` $it `]` attr-dict `:` type($view) `->` type($ring)";
   let hasVerifier = 1;
 }
 def WriteOp : Tile_Op<"write", "vector"> {
@@ -458,12 +451,11 @@ def MmaOp : Tile_Op<"mma", "tensor"> {
   let summary = "starts acc + a * b in f32; results are in flight, in issue order";
   let meaning = [{
     a: tile or fragment, rows x k; or with `trans` a tile, k x rows. b: tile, k x cols, or with `trans` cols x k. Without
-    acc: zero. acc is consumed; it may be in flight, of an mma before in the same block.
+    acc: zero. acc is consumed.
   }];
   let example = [{%s = flash_tile.mma %q, %k trans : !flash_tile.tile<64x128xbf16>, <128x128xbf16> -> <64x128xf32>
     %o = flash_tile.mma %p, %v acc %o0 : !flash_tile.frag<64x128xf32> : !flash_tile.frag<64x128xbf16>, <128x128xbf16> -> <64x128xf32>}];
-  let arguments = (ins AnyTypeOf<[TileType, FragType]>:$a, TileType:$b,
-                       Optional<AnyTypeOf<[FragType, FlightType]>>:$acc, UnitAttr:$trans_b,
+  let arguments = (ins AnyTypeOf<[TileType, FragType]>:$a, TileType:$b, Optional<FragType>:$acc, UnitAttr:$trans_b,
                        UnitAttr:$trans_a);
   let results = (outs FlightType:$result);
   let assemblyFormat = [{ $a (`trans` $trans_a^)? `,` $b (`trans` $trans_b^)? (`acc` $acc^ `:` type($acc))? attr-dict

@@ -315,10 +315,7 @@ LogicalResult FillOp::verify() {
     return emitOpError("needs view and ring of one element type, has ")
            << getView().getType() << " and " << getRing().getType();
   const bool alongRow = isOneRow(getRing().getType()) && getView().getType().getShape()[0] == 1;
-  if (alongRow && getCol())
-    return emitOpError("takes no col of a view of one column");
-  if (!alongRow && !getCol() &&
-      getView().getType().getShape()[0] > getRing().getType().getShape()[2])
+  if (!alongRow && getView().getType().getShape()[0] > getRing().getType().getShape()[2])
     return emitOpError("needs slots as wide as the view, has ")
            << getRing().getType() << " for " << getView().getType();
   return success();
@@ -483,15 +480,10 @@ LogicalResult MmaOp::verify() {
                                  << "x" << result.getShape()[1];
   if (!result.getElementType().isF32())
     return emitOpError("accumulates in f32, its type says ") << result.getElementType();
-  if (Value acc = getAcc()) {
-    auto frag = dyn_cast<FragType>(acc.getType());
-    if (frag ? frag.getShape() != result.getShape() || !frag.getElementType().isF32()
-             : acc.getType() != result)
-      return emitOpError("needs acc of the result's shape and element type, has ") << acc.getType();
-    auto first = acc.getDefiningOp<MmaOp>();
-    if (!frag && (!first || first->getBlock() != (*this)->getBlock() || !acc.hasOneUse()))
-      return emitOpError("adds to a flight that another op takes, or of no mma of its block");
-  }
+  if (getAcc() && (getAcc().getType().getShape() != result.getShape() ||
+                   !getAcc().getType().getElementType().isF32()))
+    return emitOpError("needs acc of the result's shape and element type, has ")
+           << getAcc().getType();
   return success();
 }
 LogicalResult MmaWaitOp::verify() {

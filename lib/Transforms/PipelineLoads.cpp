@@ -328,7 +328,7 @@ struct PipelineLoads : flash::impl::FlashTilePipelineLoadsBase<PipelineLoads> {
       row = arith::SelectOp::create(b, here, rows[r].at(b, i), row);
     }
     tile::FillOp::create(b, fill.getView(), fill.getBatch(), fill.getHead(), row, fill.getRing(),
-                         ordinal, fill.getCol());
+                         ordinal);
   }
 
   /// The n of an ordinal n + i.

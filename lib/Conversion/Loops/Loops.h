@@ -101,7 +101,7 @@ private:
   Value sequenceOf(tile::ViewOp view, Value batch);
   Value lengthOf(tile::ViewOp view, Value batch);
   llvm::SmallVector<Value> rowOf(tile::ViewOp view, Value batch, Value head, Value row);
-  void moveIn(tile::ViewOp view, Value batch, Value head, Value row, Value to, Value col = {});
+  void moveIn(tile::ViewOp view, Value batch, Value head, Value row, Value to);
   Value slotOf(tile::RingOp ring, Value ordinal);
   Value tileOf(tile::RingOp ring, Value slot);
   Value take(tile::ForWorkOp op, Value tiles);

@@ -8,7 +8,6 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "llvm/ADT/ScopeExit.h"
 #include <limits>
-#include <numeric>
 
 using namespace mlir;
 using namespace flash;
@@ -95,9 +94,8 @@ SmallVector<Value> Lowering::rowOf(ViewOp view, Value batch, Value head, Value r
   return subscripts;
 }
 
-/// Copies rows [row, row + rows of `to`) into `to`, from column `col` on if it is there; zeros
-/// outside the length and past the columns.
-void Lowering::moveIn(ViewOp view, Value batch, Value head, Value row, Value to, Value col) {
+/// Copies rows [row, row + rows of `to`) into `to`; zeros outside the length and past the columns.
+void Lowering::moveIn(ViewOp view, Value batch, Value head, Value row, Value to) {
   ArrayRef<int64_t> shape = cast<MemRefType>(to.getType()).getShape();
   Type element = view.getView().getType().getElementType();
   int64_t cols = std::min(view.getView().getType().getShape()[0], shape[1]);
@@ -140,16 +138,10 @@ void Lowering::moveIn(ViewOp view, Value batch, Value head, Value row, Value to,
       Value value = memref::LoadOp::create(b, at(view.getView()), from);
       memref::StoreOp::create(b, widened(value, b.getF32Type()), to, ValueRange{r, index(0)});
     } else {
-      const int64_t all = view.getView().getType().getShape()[0];
-      const int64_t lanes = lanesOf(col ? std::gcd(all, shape[1]) : cols);
-      Value end = index(cols);
-      if (col) { // a vector lies inside or outside as a whole
-        zero(r, 0);
-        end = min(max(toInt(index(all)) - toInt(col), int64_t(0)), cols).get();
-      }
-      loop(index(0), end, lanes, [&](Value c) {
+      int64_t lanes = lanesOf(cols);
+      loop(cols, lanes, [&](Value c) {
         SmallVector<Value> source(from);
-        source.push_back(col ? (toInt(col) + toInt(c)).get() : c);
+        source.push_back(c);
         Value value = vector::LoadOp::create(b, VectorType::get({lanes}, element),
                                              at(view.getView()), source);
         vector::StoreOp::create(b, widened(value, vectorOf(lanes)), to, ValueRange{r, c});
@@ -329,14 +321,6 @@ static SmallVector<ViewOp> sourcesOf(RingOp ring) {
   return sources;
 }
 
-/// Whether fills begin at columns of their own.
-static bool fillsPart(RingOp ring) {
-  return llvm::any_of(ring.getRing().getUsers(), [](Operation *user) {
-    auto fill = dyn_cast<FillOp>(user);
-    return fill && fill.getCol();
-  });
-}
-
 void Lowering::lower(FillOp op) {
   auto view = op.getView().getDefiningOp<ViewOp>();
   auto ring = op.getRing().getDefiningOp<RingOp>();
@@ -345,14 +329,13 @@ void Lowering::lower(FillOp op) {
   if (baton)
     callBaton("acquire", ring, ordinal);
   if (clock == Clock::eager) {
-    moveIn(view, place[0], place[1], place[2], tileOf(ring, slot),
-           op.getCol() ? at(op.getCol()) : Value());
+    moveIn(view, place[0], place[1], place[2], tileOf(ring, slot));
   } else {
     memref::GlobalOp pending = rings.lookup(ring.getRing()).pending;
     Value record = memref::GetGlobalOp::create(b, pending.getType(), pending.getSymName());
     SmallVector<ViewOp> sources = sourcesOf(ring);
     Value note[] = {index(llvm::find(sources, view) - sources.begin() + 1), place[0], place[1],
-                    place[2], op.getCol() ? at(op.getCol()) : index(0)};
+                    place[2]};
     for (auto [i, value] : llvm::enumerate(note))
       memref::StoreOp::create(b, value, record, ValueRange{slot, index(i)});
   }
@@ -386,7 +369,7 @@ void Lowering::lower(WaitOp op) {
     return;
   memref::GlobalOp pending = rings.lookup(ring.getRing()).pending;
   Value record = memref::GetGlobalOp::create(b, pending.getType(), pending.getSymName());
-  Value note[5];
+  Value note[4];
   for (auto [i, value] : llvm::enumerate(note))
     value = memref::LoadOp::create(b, record, ValueRange{slot, index(i)});
   memref::StoreOp::create(b, index(0), record, ValueRange{slot, index(0)});
@@ -395,7 +378,7 @@ void Lowering::lower(WaitOp op) {
     auto copies = scf::IfOp::create(b, here, false);
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(copies.thenBlock());
-    moveIn(view, note[1], note[2], note[3], tile, fillsPart(ring) ? note[4] : Value());
+    moveIn(view, note[1], note[2], note[3], tile);
   }
 }
 

@@ -145,9 +145,9 @@ static void share(func::FuncOp kernel, llvm::MapVector<Value, SharedRing> &rings
     }
     ring.slots = make(kernel.getName() + "_" + ring.op.getName(),
                       MemRefType::get(shape, b.getF32Type()), nan);
-    if (clock == Clock::late) // the view that is to be copied + 1, batch, head, row, col
+    if (clock == Clock::late) // the view that is to be copied + 1, batch, head, row
       ring.pending = make(kernel.getName() + "_" + ring.op.getName() + "_pending",
-                          MemRefType::get({shape[0], 5}, b.getIndexType()), b.getIndexAttr(0));
+                          MemRefType::get({shape[0], 4}, b.getIndexType()), b.getIndexAttr(0));
   }
   func::ReturnOp::create(inside);
 }

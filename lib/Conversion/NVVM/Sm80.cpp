@@ -112,9 +112,6 @@ std::string Sm80Emitter::whyNotBuilt(Operation *op) const {
              std::to_string(kernel.warps) + " warps";
     if (grid.cols > 1 && isa<tile::FragType>(mma.getA().getType()))
       return "a product of rows that several warps have parts of";
-  } else if (auto fill = dyn_cast<tile::FillOp>(op)) {
-    if (fill.getCol())
-      return "copying a part of the columns";
   } else if (auto write = dyn_cast<tile::WriteOp>(op)) {
     if (write.getRow() || write.getValue().getType().getElementType().isF32())
       return "writing other than a whole tile of 16-bit elements";

@@ -226,13 +226,8 @@ private:
   static int64_t pieceRows(tile::ViewOp view, int64_t rows) {
     return view.getPageTable() ? std::min(rows, pageOf(view)) : rows;
   }
-  /// Of a panel of a fill that begins at `col`, 0 where that is null.
-  static Value columnOf(B &b, Value col, int64_t panel) {
-    Value first = i32(b, panel * panelCols);
-    return col ? arith::AddIOp::create(b, toI32(b, col), first).getResult() : first;
-  }
-  void copyBoxes(B &b, tile::FillOp op, Value col, Value head, Kernel::Place place, int64_t rows,
-                 Value offset, Value full);
+  void copyBoxes(B &b, tile::FillOp op, Value head, Kernel::Place place, int64_t rows, Value offset,
+                 Value full);
   void copyRow(B &b, tile::FillOp::Adaptor in, tile::ViewOp view, tile::RingOp ring, Value offset,
                Value full);
   void copyByTables(B &b, tile::FillOp op, tile::FillOp::Adaptor in, tile::RingOp ring,
@@ -308,8 +303,6 @@ std::string Sm90Emitter::whyNotBuilt(Operation *op) const {
     // Whole rows then, which lie at multiples of 16 bytes (PTX ISA, "cp.async.bulk").
     if (gathers || viewOf(fill.getView()).getPadded() % cols || cols % 4)
       return "copying " + std::to_string(cols) + " values that may lie anywhere";
-  } else if (fill && gathers && fill.getCol()) {
-    return "gathering a part of the columns";
   } else if (fill && !gathers) {
     tile::ViewOp view = viewOf(fill.getView());
     const int64_t rows = boxRows(ringOf(fill.getRing())), heads = view.getGroup();
@@ -526,7 +519,7 @@ void Sm90Emitter::fill(B &b, tile::FillOp op, tile::FillOp::Adaptor in) {
     return copyByTables(b, op, in, ring, offset, full);
   const int64_t cluster = ring.getCluster(), share = boxRows(ring);
   if (cluster == 1)
-    return copyBoxes(b, op, in.getCol(), in.getHead(),
+    return copyBoxes(b, op, in.getHead(),
                      {in.getBatch(),
                       floorDiv(IrInt(b, in.getRow()), static_cast<int64_t>(view.getGroup())).get()},
                      rows, offset, full);
@@ -541,7 +534,7 @@ void Sm90Emitter::fill(B &b, tile::FillOp op, tile::FillOp::Adaptor in) {
     // the copier registers.
     Value at =
         kernel.shared(b, arith::AddIOp::create(b, offset, i32(b, panel * rows * panelRowBytes)));
-    asmText(b, {at, map, columnOf(b, in.getCol(), panel), row, head, batch, full, everyone},
+    asmText(b, {at, map, i32(b, panel * panelCols), row, head, batch, full, everyone},
             "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
             ".multicast::cluster [$0], [$1, {$2, $3, $4, $5}], [$6], $7;",
             "r,l,r,r,r,r,r,h,~{memory}");
@@ -565,8 +558,8 @@ void Sm90Emitter::copyRow(B &b, tile::FillOp::Adaptor in, tile::ViewOp view, til
 
 /// Starts the copy of one box a panel: `rows` of the view's memref from (batch, row) on. A row that
 /// does not exist, such as `nowhere`, gives zeros.
-void Sm90Emitter::copyBoxes(B &b, tile::FillOp op, Value col, Value head, Kernel::Place place,
-                            int64_t rows, Value offset, Value full) {
+void Sm90Emitter::copyBoxes(B &b, tile::FillOp op, Value head, Kernel::Place place, int64_t rows,
+                            Value offset, Value full) {
   tile::ViewOp view = viewOf(op.getView());
   tile::RingType type = op.getRing().getType();
   Value map = kernel.tensorMap(view, rows);
@@ -577,7 +570,7 @@ void Sm90Emitter::copyBoxes(B &b, tile::FillOp op, Value col, Value head, Kernel
         b, arith::AddIOp::create(b, offset, i32(b, panel * type.getShape()[1] * panelRowBytes)));
     // Dimensions d, head of the query in a group, s, h, b. The whole box counts, also where it
     // lies outside the tensor.
-    SmallVector<Value> coordinates{columnOf(b, col, panel)};
+    SmallVector<Value> coordinates{i32(b, panel * panelCols)};
     if (view.getGroup() > 1)
       coordinates.push_back(i32(b, 0));
     coordinates.append({toI32(b, place.row), toI32(b, head), batch});
@@ -607,8 +600,7 @@ void Sm90Emitter::copyByTables(B &b, tile::FillOp op, tile::FillOp::Adaptor in, 
   };
   auto copyAll = [&] {
     for (int64_t at = 0; at < rows; at += piece)
-      copyBoxes(b, op, in.getCol(), in.getHead(), placeOf(first + at), piece,
-                byteOf(constant(first, at)), full);
+      copyBoxes(b, op, in.getHead(), placeOf(first + at), piece, byteOf(constant(first, at)), full);
   };
   if (!zeroed.contains(ring))
     return copyAll();
@@ -635,13 +627,13 @@ void Sm90Emitter::copyByTables(B &b, tile::FillOp op, tile::FillOp::Adaptor in, 
       arith::XOrIOp::create(b, lessThan(at, left).get(), lessThan(left, at + kSwizzleRows).get());
   auto whole = scf::IfOp::create(b, isWhole, /*withElseRegion=*/true);
   b.setInsertionPointToStart(whole.thenBlock());
-  copyBoxes(b, op, in.getCol(), in.getHead(), orNowhere(lessThan(at, left), place), kSwizzleRows,
-            byteOf(at), full);
+  copyBoxes(b, op, in.getHead(), orNowhere(lessThan(at, left), place), kSwizzleRows, byteOf(at),
+            full);
   b.setInsertionPointToStart(whole.elseBlock());
   IrInt one = loopTo(kSwizzleRows, 1);
   place.row = (IrInt(b, place.row) + one).get();
-  copyBoxes(b, op, in.getCol(), in.getHead(), orNowhere(lessThan(at + one, left), place), 1,
-            byteOf(at + one), full);
+  copyBoxes(b, op, in.getHead(), orNowhere(lessThan(at + one, left), place), 1, byteOf(at + one),
+            full);
 }
 
 Value Sm90Emitter::wait(B &b, tile::WaitOp op, Value it) {

@@ -130,7 +130,7 @@ void flash::divideProducer(ForWorkOp work, const Division &division) {
     Value it = arith::MulIOp::create(b, loc, fill.getIt(), constant(b, loc, division.consumers));
     for (int64_t i = 0; i < division.consumers; ++i) {
       FillOp::create(b, loc, fill.getView(), fill.getBatch(), fill.getHead(), row, fill.getRing(),
-                     it, fill.getCol());
+                     it);
       if (i + 1 == division.consumers)
         break;
       row = arith::AddIOp::create(b, loc, row, constant(b, loc, division.part));

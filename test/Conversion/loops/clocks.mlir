@@ -28,11 +28,11 @@
 // LATE-LABEL:  func.func @roles_producer_0(
 // LATE:          call @flash_baton_acquire
 // LATE-NOT:      vector.load
-// LATE:          memref.store {{.*}} : memref<2x5xindex>
+// LATE:          memref.store {{.*}} : memref<2x4xindex>
 // LATE:          call @flash_baton_commit
 // LATE-LABEL:  func.func @roles_consumer_0(
 // LATE:          call @flash_baton_wait
-// LATE:          %[[NOTE:.*]] = memref.load {{.*}} : memref<2x5xindex>
+// LATE:          %[[NOTE:.*]] = memref.load {{.*}} : memref<2x4xindex>
 // LATE:          %[[HERE:.*]] = arith.cmpi eq, %[[NOTE]], %c1
 // LATE:          scf.if %[[HERE]]
 // LATE:            vector.load

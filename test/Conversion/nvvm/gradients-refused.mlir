@@ -57,28 +57,6 @@ func.func @together(%m: memref<?x?x?xf32>, %i: index)
 
 // -----
 
-func.func @part(%m: memref<?x?x?x128xbf16, strided<[?, ?, ?, 1], offset: ?>>, %i: index)
-    attributes {flash.kernel, flash.target = #flash.target<"sm_80">, flash.threads = 128 : i64, flash.shared_bytes = 0 : i64} {
-  %v = flash_tile.view %m : memref<?x?x?x128xbf16, strided<[?, ?, ?, 1], offset: ?>> -> <128xbf16>
-  %q = flash_tile.ring "q" {offset = 0 : i64} : <1x64x64xbf16>
-  // expected-error @+1 {{copying a part of the columns is not built for sm_80}}
-  flash_tile.fill %v[%i, %i, %i] col %i -> %q[%i] : <128xbf16> -> <1x64x64xbf16>
-  return
-}
-
-// -----
-
-func.func @gathered(%m: memref<?x?x?x128xbf16, strided<[?, ?, ?, 1], offset: ?>>, %i: index)
-    attributes {flash.kernel, flash.target = #flash.target<"sm_90a">, flash.plan = #flash.plan<transfer = "gather">, flash.threads = 128 : i64, flash.shared_bytes = 0 : i64} {
-  %v = flash_tile.view %m : memref<?x?x?x128xbf16, strided<[?, ?, ?, 1], offset: ?>> -> <128xbf16>
-  %q = flash_tile.ring "q" {offset = 0 : i64, barriers = 9216 : i64} : <1x64x64xbf16>
-  // expected-error @+1 {{gathering a part of the columns is not built for sm_90a}}
-  flash_tile.fill %v[%i, %i, %i] col %i -> %q[%i] : <128xbf16> -> <1x64x64xbf16>
-  return
-}
-
-// -----
-
 // 96 rows are no power of two times 16 for 2 warps; one row of f32 is a ring's, more are not.
 func.func @limits(%i: index, %d: f32)
     attributes {flash.kernel, flash.target = #flash.target<"sm_80">, flash.threads = 64 : i64, flash.shared_bytes = 0 : i64} {

@@ -31,14 +31,6 @@ func.func @f(%a: !flash_tile.tile<4x64xf16>, %b: !flash_tile.tile<8x64xf16>, %c:
   return
 }
 // -----
-func.func @f(%a: !flash_tile.tile<4x64xf16>, %b: !flash_tile.tile<8x64xf16>) {
-  %c = flash_tile.mma %a, %b trans : !flash_tile.tile<4x64xf16>, <8x64xf16> -> <4x8xf32>
-  // expected-error @below {{adds to a flight that another op takes, or of no mma of its block}}
-  %f = flash_tile.mma %a, %b trans acc %c : !flash_tile.flight<4x8xf32> : !flash_tile.tile<4x64xf16>, <8x64xf16> -> <4x8xf32>
-  %d = flash_tile.mma_wait %c : <4x8xf32> -> <4x8xf32>
-  return
-}
-// -----
 func.func @f(%f: !flash_tile.flight<4x4xf32>) {
   // expected-error @below {{needs the flight of an mma in the same region, has a block argument or another op's result}}
   %s = flash_tile.mma_wait %f : <4x4xf32> -> <4x4xf32>

@@ -68,12 +68,6 @@ func.func @f(%v: !flash_tile.view<64xf16>, %r: !flash_tile.ring<2x4x32xf16>, %i:
   return
 }
 // -----
-func.func @f(%v: !flash_tile.view<1xf32>, %r: !flash_tile.ring<2x1x32xf32>, %i: index) {
-  // expected-error @below {{takes no col of a view of one column}}
-  flash_tile.fill %v[%i, %i, %i] col %i -> %r[%i] : <1xf32> -> <2x1x32xf32>
-  return
-}
-// -----
 func.func @f(%r: !flash_tile.ring<2x4x64xf16>, %i: index) {
   // expected-error @below {{needs a tile of the ring's slot type, has '!flash_tile.tile<8x64xf16>' of '!flash_tile.ring<2x4x64xf16>'}}
   %t = flash_tile.wait %r[%i] : <2x4x64xf16> -> <8x64xf16>
