@@ -103,6 +103,9 @@ def Flash_PlanAttr : Flash_Attr<"Plan", "plan", "how the op is done: the planner
     | `roles`, `skip_blocks`, `pipeline_loads`, `exact_counts` | passes that may be switched off |
     | `why` | a reason for each decision, by field |
 
+    Gradients refuse what only attention has: `in_step`, `q_in_regs`, `early_wait`, `ping_pong`, `pack_gqa`, `splits`, `stealing`, `defer_max`,
+    `multicast`, `read_once`, `join`, and `split_by` without `warps`.
+
     Example: `#flash.plan<tile = [128, 128], stages = 2>`.
   }];
   let parameters = (ins "::mlir::DictionaryAttr":$fields);
