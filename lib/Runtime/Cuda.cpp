@@ -431,6 +431,9 @@ Outcome Loaded::launch(size_t number, const Operands &operands, const Launch &la
                              ? std::min(launch.blocks, function.clusters * kernel.cluster)
                              : launch.blocks;
 
+  // Queries or keys there are, or nothing is launched that copies by maps.
+  const FlashTensor *q = operands[Operand::q], *k = operands[Operand::k];
+  void *standIn = q && !isEmpty(*q) ? q->data : k ? k->data : nullptr;
   TensorMap map[mostMaps];
   uint64_t values[most];
   void *arguments[most];
@@ -447,8 +450,8 @@ Outcome Loaded::launch(size_t number, const Operands &operands, const Launch &la
       return invalid("the call has no " + std::string(operandName(p.operand)));
     switch (p.kind) {
     case Param::tensorMap:
-      if (auto failure = encode(map[nextMap], operandName(p.operand), *t, element, p.rows, p.group,
-                                operands[Operand::q]->data))
+      if (auto failure =
+              encode(map[nextMap], operandName(p.operand), *t, element, p.rows, p.group, standIn))
         return failure;
       arguments[i] = &map[nextMap++];
       break;

@@ -1,7 +1,6 @@
 //===- Launch.cpp - runs a program on one call's operands -----------------===//
 #include "flash/Runtime/Program.h"
 #include "flash/Schedule/Splits.h"
-#include <limits>
 
 using namespace flash;
 
@@ -196,17 +195,14 @@ Outcome Program::launch(const Operands &given, FlashScalars scalars, int device,
         if (kernel.op == kernels[i].op)
           blocks = kernel.blocks;
     } else if (p.backward) {
-      const int64_t rows = operands[Operand::k]->size[0];
-      blocks = schedule::packedStart(rows, p.batch, 1, request.plan.tileN) * p.kvHeads;
+      // Without a key there is nothing to load, and no tensor to load it from.
+      if (const int64_t rows = operands[Operand::k]->size[0])
+        blocks = schedule::packedStart(rows, p.batch, 1, request.plan.tileN) * p.kvHeads;
     } else if (!isEmpty(p)) {
       blocks = schedule::gridOf(request.plan, p);
     }
     if (blocks == 0)
       continue;
-    if (const int64_t most = std::numeric_limits<int32_t>::max(); blocks > most)
-      return invalid("expected at most " + std::to_string(most) +
-                     " tiles in one launch, the call has " + std::to_string(blocks) +
-                     "; split the batch");
     launch.blocks = blocks;
     if (Outcome failure = loaded->launch(i, operands, launch))
       return failure;

@@ -338,6 +338,22 @@ def test_packed_sequences_without_a_row_launch_no_more_than_an_append(fake, appe
     assert (fake.launches, fake.maps) == (int(append), 0)
 
 
+@pytest.mark.parametrize("queries, keys, launches", [(300, 0, 2), (0, 0, 2), (0, 700, 3), (300, 700, 3)])
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+def test_gradients_of_packed_sequences_load_from_no_empty_keys(fake, target, queries, keys, launches):
+    """Sums are cleared and dq is stored; what walks keys has none to load, and an empty tensor's address is null."""
+    batch, h, d = 3, 4, 128
+    at = lambda address, rows: address if rows else None
+    program = compiled(batch=batch, heads=h, kv_heads=h, len_q=300, len_k=500, packed_q=True, packed_k=True, total_q=queries, backward=True, target=target)
+    of_q, of_k = (queries, h, d), (keys, h, d)
+    tensors = [tensor(name, at(O, queries), of_q) for name in (b"q", b"o", b"do", b"dq")] + [tensor(name, at(K, keys), of_k) for name in (b"k", b"v", b"dk", b"dv")]
+    tensors += [tensor(b"lse", at(LSE, queries), (h, queries)), tensor(b"cu_seqlens_q", W, (batch + 1,)), tensor(b"cu_seqlens_k", W + 64, (batch + 1,))]
+    tensors.append(tensor(b"workspace", W + 256, (workspace_of(program, tensors) // 4,)))
+    launch(program, tensors)
+    assert fake.launches == launches
+    assert launches == 3 or not fake.maps
+
+
 def test_a_page_is_looked_up_somewhere_where_there_is_none(fake):
     """Kernels look up the first page also of sequences without a key; an empty table's address is null."""
     program = compiled(batch=2, heads=4, kv_heads=1, len_q=3, len_k=0, page_size=16, used_k=True, num_splits=1, target="sm_80")
